@@ -1,0 +1,108 @@
+//! Simulated time: an integer number of ticks of 2^-10 ns.
+//!
+//! Every PCIe symbol time of generations 1 to 6 is a whole number of ticks, so that no event is ever
+//! ordered by floating point. A `u64` holds 208 days.
+
+use std::fmt;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Sub};
+
+/// Ticks in one nanosecond.
+pub const TICKS_PER_NS: u64 = 1024;
+
+/// A point in simulated time, or a span of it, in ticks of 2^-10 ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(pub u64);
+
+impl Time {
+    /// The start of the simulation; also the empty span.
+    pub const ZERO: Time = Time(0);
+    /// Later than every event.
+    pub const MAX: Time = Time(u64::MAX);
+
+    /// A span of `ns` whole nanoseconds.
+    pub const fn from_ns(ns: u64) -> Time {
+        Time(ns * TICKS_PER_NS)
+    }
+
+    /// A span of `us` whole microseconds.
+    pub const fn from_us(us: u64) -> Time {
+        Time(us * 1000 * TICKS_PER_NS)
+    }
+
+    /// The span nearest to `seconds`; negative and NaN become zero, too large saturates.
+    ///
+    /// For configuration values and roofline estimates; never for ordering events.
+    pub fn from_secs_f64(seconds: f64) -> Time {
+        Time((seconds * 1e9 * TICKS_PER_NS as f64).round() as u64)
+    }
+
+    /// Seconds, for reports.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / TICKS_PER_NS as f64 / 1e9
+    }
+
+    /// Microseconds, for reports.
+    pub fn as_us_f64(self) -> f64 {
+        self.as_secs_f64() * 1e6
+    }
+
+    /// Nanoseconds, for reports.
+    pub fn as_ns_f64(self) -> f64 {
+        self.0 as f64 / TICKS_PER_NS as f64
+    }
+
+    /// `self - other`, or zero when `other` is later.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Time) -> Time {
+        Time(self.0.saturating_sub(other.0))
+    }
+
+    /// `self * n`, saturating.
+    #[must_use]
+    pub const fn times(self, n: u64) -> Time {
+        Time(self.0.saturating_mul(n))
+    }
+}
+
+impl Add for Time {
+    type Output = Time;
+    fn add(self, other: Time) -> Time {
+        Time(self.0 + other.0)
+    }
+}
+
+impl AddAssign for Time {
+    fn add_assign(&mut self, other: Time) {
+        self.0 += other.0;
+    }
+}
+
+impl Sub for Time {
+    type Output = Time;
+    fn sub(self, other: Time) -> Time {
+        Time(self.0 - other.0)
+    }
+}
+
+impl Sum for Time {
+    fn sum<I: Iterator<Item = Time>>(iter: I) -> Time {
+        iter.fold(Time::ZERO, Add::add)
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ns = self.as_ns_f64();
+        let (value, unit) = match ns {
+            n if n < 1e3 => (n, "ns"),
+            n if n < 1e6 => (n / 1e3, "us"),
+            n if n < 1e9 => (n / 1e6, "ms"),
+            n => (n / 1e9, "s"),
+        };
+        match f.precision() {
+            Some(p) => write!(f, "{value:.p$} {unit}"),
+            None => write!(f, "{value} {unit}"),
+        }
+    }
+}

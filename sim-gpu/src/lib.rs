@@ -1,0 +1,1 @@
+//! sim-gpu: see the module docs below.

@@ -1,0 +1,1 @@
+//! sim-host: see the module docs below.

@@ -1,0 +1,1 @@
+//! sim-pcie: see the module docs below.

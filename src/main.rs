@@ -1,0 +1,2 @@
+//! The `uvmsim` binary.
+fn main() {}

@@ -1,0 +1,1 @@
+//! workloads: see the module docs below.
