@@ -77,4 +77,10 @@ pub trait AccessPattern {
     /// May answer too early (a block that touches only mapped pages), never too late. Kernels of
     /// contiguous sweeps answer in time proportional to the VA blocks looked at.
     fn first_unmapped_block(&self, from: u64, mapped: &dyn MappedPages) -> Option<u64>;
+
+    /// Could any block touch a page of `first..end`? May say yes wrongly, never no wrongly.
+    fn may_touch(&self, first: Page, end: Page) -> bool {
+        let _ = (first, end);
+        true
+    }
 }

@@ -1,0 +1,200 @@
+//! The replayable fault buffer and the port through which uTLBs write into it.
+//!
+//! Entries are numbered from 0 without wrapping; hardware indices are these modulo the size. uTLBs
+//! with unwritten faults take turns, `fault_burst` entries a turn, from uTLB 0 after a replay. One
+//! uTLB writes an entry per `fault_emission_interval`; together they never write faster than one per
+//! `fault_write_interval`. Emission is evaluated lazily: nothing happens per entry until the driver
+//! looks at it, and entries that the driver discards are never built.
+
+use std::collections::VecDeque;
+
+use sim_core::Time;
+use sim_core::fault::FaultEntry;
+
+use crate::params::GpuParams;
+use crate::utlb::Utlb;
+
+/// State of the buffer and of the emission.
+#[derive(Clone, Debug, Default)]
+pub struct FaultBuffer {
+    /// Index of the first entry in `entries`.
+    base: u64,
+    /// Entries built and not yet released, in order.
+    entries: VecDeque<FaultEntry>,
+    /// GET: entries before it are released.
+    get: u64,
+    /// uTLB whose turn it is, and how much of its turn it has used.
+    turn: usize,
+    used: u32,
+    /// Time of the next entry, if one is unwritten.
+    next_write: Time,
+    interval: Time,
+    /// Unwritten faults of all uTLBs together, and the uTLBs that have some.
+    unwritten: u64,
+    active: u64,
+    /// Entries written, and lost to overflow, so far.
+    written: u64,
+    dropped: u64,
+}
+
+impl FaultBuffer {
+    /// Entries written so far.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Faults that found the buffer full.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// GET.
+    pub fn get(&self) -> u64 {
+        self.get
+    }
+
+    /// PUT at `now`: entries written up to and including `now`.
+    pub fn put(&self, now: Time, params: &GpuParams) -> u64 {
+        let room = params.fault_buffer_entries - 1 - (self.put_built() - self.get);
+        self.put_built() + self.due(now).min(room)
+    }
+
+    fn put_built(&self) -> u64 {
+        self.base + self.entries.len() as u64
+    }
+
+    /// Writes that are due by `now` but not yet carried out.
+    fn due(&self, now: Time) -> u64 {
+        if self.unwritten == 0 || self.next_write > now {
+            return 0;
+        }
+        if self.interval == Time::ZERO {
+            return self.unwritten;
+        }
+        ((now - self.next_write).0 / self.interval.0 + 1).min(self.unwritten)
+    }
+
+    /// When the first unreleased entry is there: now or in the future; `None` if none is coming.
+    pub fn first_entry_at(&self, now: Time) -> Option<Time> {
+        if self.put_built() > self.get {
+            Some(now)
+        } else {
+            (self.unwritten > 0).then_some(self.next_write.max(now))
+        }
+    }
+
+    /// `parked` more faults of one uTLB have to be written, the first one not before `ready`. Call
+    /// after they have been parked, with [`FaultBuffer::catch_up`] called before; `was_idle` says
+    /// whether that uTLB had nothing to write before.
+    pub fn faults_parked(&mut self, parked: u64, was_idle: bool, ready: Time, params: &GpuParams) {
+        if parked == 0 {
+            return;
+        }
+        if self.unwritten == 0 {
+            self.next_write = self.next_write.max(ready);
+        }
+        self.unwritten += parked;
+        self.active += u64::from(was_idle);
+        self.interval = self.interval(params);
+    }
+
+    /// A replay was carried out: all faults that are parked now have to be written, from `ready` on.
+    pub fn restart(&mut self, ready: Time, utlbs: &[Utlb], params: &GpuParams) {
+        self.unwritten = utlbs.iter().map(|u| u.unemitted() as u64).sum();
+        self.active = utlbs.iter().filter(|u| u.unemitted() > 0).count() as u64;
+        self.turn = 0;
+        self.used = 0;
+        self.next_write = self.next_write.max(ready);
+        self.interval = self.interval(params);
+    }
+
+    fn interval(&self, params: &GpuParams) -> Time {
+        Time(params.fault_emission_interval.0 / self.active.max(1)).max(params.fault_write_interval)
+    }
+
+    /// Carries out the writes due by `now`.
+    pub fn catch_up(&mut self, now: Time, utlbs: &mut [Utlb], params: &GpuParams) {
+        let due = self.due(now);
+        self.write(due, true, utlbs, params);
+    }
+
+    /// Entry `index`, if it has been written by `now` and not been released.
+    pub fn entry(
+        &mut self,
+        index: u64,
+        now: Time,
+        utlbs: &mut [Utlb],
+        params: &GpuParams,
+    ) -> Option<FaultEntry> {
+        if index >= self.put_built() {
+            let wanted = index + 1 - self.put_built();
+            self.write(self.due(now).min(wanted), true, utlbs, params);
+        }
+        self.entries.get(index.checked_sub(self.base)? as usize).copied()
+    }
+
+    /// Moves GET to `index`, which releases the entries before it.
+    pub fn set_get(&mut self, index: u64, now: Time, utlbs: &mut [Utlb], params: &GpuParams) {
+        debug_assert!(index >= self.get && index <= self.put(now, params));
+        let built = self.put_built();
+        if index >= built {
+            self.entries.clear();
+            let skipped = index - built;
+            self.base = built;
+            // Discarded unread: their faults stay parked, no entry need be built.
+            self.get = built;
+            self.write(skipped.min(self.due(now)), false, utlbs, params);
+            debug_assert_eq!(self.base, index);
+        } else {
+            self.entries.drain(..(index - self.base) as usize);
+            self.base = index;
+        }
+        self.get = index;
+    }
+
+    /// Carries out the next `n` writes, in turn; `build` says whether anyone can still read them.
+    fn write(&mut self, n: u64, build: bool, utlbs: &mut [Utlb], params: &GpuParams) {
+        let mut left = n;
+        while left > 0 {
+            let utlb = &mut utlbs[self.turn];
+            let quota = u64::from(params.fault_burst - self.used).min(left) as usize;
+            let taken = if build {
+                let mut taken = 0;
+                while taken < quota {
+                    let Some(access) = utlb.emit() else { break };
+                    let raised = self.next_write + self.interval.times(taken as u64);
+                    if self.base + self.entries.len() as u64 - self.get < params.fault_buffer_entries - 1 {
+                        self.written += 1;
+                        self.entries.push_back(FaultEntry {
+                            page: access.page,
+                            access: access.kind,
+                            utlb: self.turn as u16,
+                            instance: 0,
+                            raised,
+                        });
+                    } else {
+                        self.dropped += 1;
+                    }
+                    taken += 1;
+                }
+                taken
+            } else {
+                let taken = utlb.skip_emission(quota);
+                self.base += taken as u64;
+                self.get += taken as u64;
+                self.written += taken as u64;
+                taken
+            };
+            left -= taken as u64;
+            self.unwritten -= taken as u64;
+            self.next_write += self.interval.times(taken as u64);
+            self.used += taken as u32;
+            let dry = utlb.unemitted() == 0;
+            self.active -= u64::from(dry && taken > 0);
+            if self.used >= params.fault_burst || dry {
+                self.turn = (self.turn + 1) % utlbs.len();
+                self.used = 0;
+            }
+        }
+    }
+}
