@@ -11,12 +11,15 @@
 //! | [`access`] | access kinds and the [`AccessPattern`](access::AccessPattern) of a kernel |
 //! | [`fault`] | the entry of a fault buffer |
 //! | [`push`] | what the driver pushes to the GPU's channels |
+//! | [`scheduler`] | [`Scheduler`], the event queue |
 
 pub mod access;
 pub mod fault;
 pub mod pages;
 pub mod push;
+pub mod scheduler;
 pub mod time;
 pub mod units;
 
+pub use scheduler::Scheduler;
 pub use time::Time;

@@ -75,7 +75,11 @@ impl PageMask {
             let high = end.saturating_sub(word * 64).min(64);
             if high > low {
                 let width = high - low;
-                *bits = if width == 64 { u64::MAX } else { ((1 << width) - 1) << low };
+                *bits = if width == 64 {
+                    u64::MAX
+                } else {
+                    ((1 << width) - 1) << low
+                };
             }
         }
         mask
@@ -265,7 +269,16 @@ mod tests {
 
     #[test]
     fn range_and_runs_agree() {
-        for (first, end) in [(0, 0), (0, 1), (3, 64), (63, 65), (64, 128), (1, 512), (0, 512), (511, 512)] {
+        for (first, end) in [
+            (0, 0),
+            (0, 1),
+            (3, 64),
+            (63, 65),
+            (64, 128),
+            (1, 512),
+            (0, 512),
+            (511, 512),
+        ] {
             let mask = PageMask::range(first, end);
             assert_eq!(mask.count() as usize, end - first);
             let expected: Vec<_> = if first < end { vec![(first, end)] } else { vec![] };
