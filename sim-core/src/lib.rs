@@ -23,3 +23,4 @@ pub mod units;
 
 pub use scheduler::Scheduler;
 pub use time::Time;
+pub use units::{Bandwidth, Bytes, Hertz};

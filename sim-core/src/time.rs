@@ -3,12 +3,13 @@
 //! Every PCIe symbol time of generations 1 to 6 is a whole number of ticks, so that no event is ever
 //! ordered by floating point. A `u64` holds 208 days.
 
-use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Sub};
 
 /// Ticks in one nanosecond.
 pub const TICKS_PER_NS: u64 = 1024;
+/// Ticks in one second.
+pub const TICKS_PER_SECOND: u64 = TICKS_PER_NS * 1_000_000_000;
 
 /// A point in simulated time, or a span of it, in ticks of 2^-10 ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,21 +89,5 @@ impl Sub for Time {
 impl Sum for Time {
     fn sum<I: Iterator<Item = Time>>(iter: I) -> Time {
         iter.fold(Time::ZERO, Add::add)
-    }
-}
-
-impl fmt::Display for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ns = self.as_ns_f64();
-        let (value, unit) = match ns {
-            n if n < 1e3 => (n, "ns"),
-            n if n < 1e6 => (n / 1e3, "us"),
-            n if n < 1e9 => (n / 1e6, "ms"),
-            n => (n / 1e9, "s"),
-        };
-        match f.precision() {
-            Some(p) => write!(f, "{value:.p$} {unit}"),
-            None => write!(f, "{value} {unit}"),
-        }
     }
 }

@@ -1,1 +1,0 @@
-//! Quantities with units.
