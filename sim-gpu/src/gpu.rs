@@ -513,7 +513,7 @@ impl<P: AccessPattern> Gpu<P> {
                 },
             );
         }
-        buffer.restart(now + params.miss_latency, utlbs, params);
+        buffer.restart(now + params.miss_latency(), utlbs, params);
         if !params.hit_under_fault {
             for (utlb, blocked) in self.shared.utlbs.iter().zip(&mut self.shared.blocked) {
                 if utlb.is_idle() {

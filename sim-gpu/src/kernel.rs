@@ -23,6 +23,7 @@ use crate::fault_buffer::FaultBuffer;
 use crate::page_table::PageTable;
 use crate::params::{Exactness, GpuParams};
 use crate::utlb::{ParkedAccess, Utlb, Waiter};
+use crate::walkers::Walkers;
 
 /// Fraction bits of service times: kernels of 10^8 services keep their duration within a tick.
 const FRACTION: u32 = 32;
@@ -52,6 +53,8 @@ pub struct Shared {
     pub blocked: Vec<Vec<Waiter>>,
     /// Fault entries.
     pub buffer: FaultBuffer,
+    /// Page walkers.
+    pub walkers: Walkers,
     /// SM time.
     pub accounting: Accounting,
     /// Accesses that missed, one per warp and page.
@@ -69,6 +72,7 @@ impl Shared {
             utlbs: vec![Utlb::default(); utlbs],
             blocked: vec![Vec::new(); utlbs],
             buffer: FaultBuffer::default(),
+            walkers: Walkers::new(params.page_walkers, params.page_walk_latency),
             accounting: Accounting::new(params.sms),
             misses: 0,
             step: StepAccesses::default(),
@@ -84,6 +88,8 @@ impl Shared {
         let mut misses = 0;
         let mut parked = 0;
         let mut was_idle = false;
+        let walk_from = now + self.params.utlb_latency + self.params.l2_tlb_latency;
+        let mut ready = Time::MAX;
         for offset in 0..pages {
             self.missing.clear();
             self.missing.extend(
@@ -97,6 +103,9 @@ impl Shared {
             if misses == 0 {
                 self.buffer.catch_up(now, &mut self.utlbs, &self.params);
                 was_idle = self.utlbs[utlb].unemitted() == 0;
+            }
+            for _ in self.missing.iter().filter(|missing| **missing) {
+                ready = ready.min(self.walkers.walk(walk_from));
             }
             let warps = accesses.iter().map(|a| a.warps).max().unwrap_or(0);
             for warp in 0..warps {

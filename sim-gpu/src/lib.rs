@@ -14,6 +14,7 @@
 //! | [`page_table`] | which pages have a valid PTE |
 //! | [`kernel`] | one running kernel: its resident blocks, served in turn by the kernel's roofline |
 //! | [`utlb`] | requests parked in the uTLBs, the bounded number outstanding, the order of retries |
+//! | [`walkers`] | the bounded pool of page walkers |
 //! | [`fault_buffer`] | GET, PUT, entries, overflow |
 //! | [`channel`] | in-order channels, copy engines, memsets, PTE writes |
 //! | [`accounting`] | where the time of the SMs and of the engines went |
@@ -30,6 +31,7 @@ pub mod kernel;
 pub mod page_table;
 pub mod params;
 pub mod utlb;
+pub mod walkers;
 
 pub use gpu::{Gpu, GpuEvent, KernelId, Launch, Port};
 pub use params::GpuParams;

@@ -23,8 +23,14 @@ pub struct GpuParams {
     pub utlb_outstanding_faults: u32,
     /// Do accesses that hit proceed in a uTLB that has parked requests?
     pub hit_under_fault: bool,
-    /// From a uTLB miss to the parked request: uTLB, L2 TLB and page walk.
-    pub miss_latency: Time,
+    /// Looking a page up in the uTLB.
+    pub utlb_latency: Time,
+    /// Looking a page up in the L2 TLB.
+    pub l2_tlb_latency: Time,
+    /// Walks that the GMMU does at the same time.
+    pub page_walkers: u32,
+    /// One page walk.
+    pub page_walk_latency: Time,
     /// Between two fault entries of one uTLB.
     pub fault_emission_interval: Time,
     /// Between two fault entries of the whole GPU, however many uTLBs fault.
@@ -58,6 +64,11 @@ pub struct GpuParams {
 }
 
 impl GpuParams {
+    /// From a miss in the uTLB to the end of an unhindered page walk.
+    pub fn miss_latency(&self) -> Time {
+        self.utlb_latency + self.l2_tlb_latency + self.page_walk_latency
+    }
+
     /// Number of uTLBs that serve SMs.
     pub fn utlbs(&self) -> usize {
         self.sms.div_ceil(self.sms_per_utlb) as usize
