@@ -125,8 +125,7 @@ impl Shared {
             }
         }
         self.misses += u64::from(misses);
-        self.buffer
-            .faults_parked(parked, was_idle, now + self.params.miss_latency, &self.params);
+        self.buffer.faults_parked(parked, was_idle, ready, &self.params);
         misses
     }
 
