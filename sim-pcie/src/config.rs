@@ -22,8 +22,14 @@ pub enum Generation {
 
 impl Generation {
     /// All of them, slowest first.
-    pub const ALL: [Generation; 6] =
-        [Self::Gen1, Self::Gen2, Self::Gen3, Self::Gen4, Self::Gen5, Self::Gen6];
+    pub const ALL: [Generation; 6] = [
+        Self::Gen1,
+        Self::Gen2,
+        Self::Gen3,
+        Self::Gen4,
+        Self::Gen5,
+        Self::Gen6,
+    ];
 
     /// The generation of this number, 1 to 6.
     pub fn from_number(number: u64) -> Option<Generation> {
@@ -174,13 +180,13 @@ impl Default for LinkConfig {
         LinkConfig {
             generation: Generation::Gen4,
             lanes: 16,
-            mps: 256,          // published: lspci of A100
-            mrrs: 512,         // published: lspci of A100
-            rcb: 64,           // published: lspci of Quadro RTX 8000
-            tags: 256,         // published: ExtTag+
-            address_bits: 64,  // host memory lies above 4 GiB
-            ecrc: false,       // published: off in the listings
-            write_tlp: 128,    // measured: D2H asymptotes of V100, RTX 4090, A100
+            mps: 256,                           // published: lspci of A100
+            mrrs: 512,                          // published: lspci of A100
+            rcb: 64,                            // published: lspci of Quadro RTX 8000
+            tags: 256,                          // published: ExtTag+
+            address_bits: 64,                   // host memory lies above 4 GiB
+            ecrc: false,                        // published: off in the listings
+            write_tlp: 128,                     // measured: D2H asymptotes of V100, RTX 4090, A100
             completions: CompletionPolicy::Rcb, // measured: RTX 4090 on a client host
             one_way: Time::from_ns(75),         // assumed: 40-100 ns PHY and link layer
             host_read: Time::from_ns(350),      // measured: 505 ns for a 64 B read on Gen3 x16
@@ -215,8 +221,21 @@ const POWERS: &str = "128, 256, 512, 1024, 2048 or 4096";
 /// Longest latency accepted, so that no sum of times can overflow: one second.
 const LONGEST: Time = Time::from_us(1_000_000);
 
-fn require(ok: bool, key: &'static str, value: impl ToString, allowed: impl ToString) -> Result<(), LinkConfigError> {
-    if ok { Ok(()) } else { Err(LinkConfigError { key, value: value.to_string(), allowed: allowed.to_string() }) }
+fn require(
+    ok: bool,
+    key: &'static str,
+    value: impl ToString,
+    allowed: impl ToString,
+) -> Result<(), LinkConfigError> {
+    if ok {
+        Ok(())
+    } else {
+        Err(LinkConfigError {
+            key,
+            value: value.to_string(),
+            allowed: allowed.to_string(),
+        })
+    }
 }
 
 impl LinkConfig {
@@ -226,33 +245,82 @@ impl LinkConfig {
     /// The first field, in declaration order, whose value no link can have.
     pub fn validate(&self) -> Result<(), LinkConfigError> {
         let power = |n: u32| n.is_power_of_two() && (128..=4096).contains(&n);
-        require(matches!(self.lanes, 1 | 2 | 4 | 8 | 16), "lanes", self.lanes, "1, 2, 4, 8 or 16")?;
+        require(
+            matches!(self.lanes, 1 | 2 | 4 | 8 | 16),
+            "lanes",
+            self.lanes,
+            "1, 2, 4, 8 or 16",
+        )?;
         require(power(self.mps), "mps", self.mps, POWERS)?;
         require(power(self.mrrs), "mrrs", self.mrrs, POWERS)?;
         require(matches!(self.rcb, 64 | 128), "rcb", self.rcb, "64 or 128")?;
         require((1..=16384).contains(&self.tags), "tags", self.tags, "1 to 16384")?;
-        require(matches!(self.address_bits, 32 | 64), "address_bits", self.address_bits, "32 or 64")?;
+        require(
+            matches!(self.address_bits, 32 | 64),
+            "address_bits",
+            self.address_bits,
+            "32 or 64",
+        )?;
         let write_ok = self.write_tlp.is_power_of_two() && (64..=self.mps).contains(&self.write_tlp);
-        require(write_ok, "write_tlp", self.write_tlp, format_args!("a power of two from 64 to mps = {}", self.mps))?;
+        require(
+            write_ok,
+            "write_tlp",
+            self.write_tlp,
+            format_args!("a power of two from 64 to mps = {}", self.mps),
+        )?;
         if let CompletionPolicy::Mixed { rcb, of } = self.completions {
             let ok = of > 0 && rcb <= of && of <= 1_000_000;
-            require(ok, "completions", format_args!("mixed {rcb} of {of}"), "rcb <= of, 1 <= of <= 1000000")?;
+            require(
+                ok,
+                "completions",
+                format_args!("mixed {rcb} of {of}"),
+                "rcb <= of, 1 <= of <= 1000000",
+            )?;
         }
         require(self.one_way <= LONGEST, "one_way", self.one_way, "at most 1 s")?;
-        require(self.host_read <= LONGEST, "host_read", self.host_read, "at most 1 s")?;
+        require(
+            self.host_read <= LONGEST,
+            "host_read",
+            self.host_read,
+            "at most 1 s",
+        )?;
         if let Some(symbols) = self.skp_interval {
             let least = self.least_skp_interval();
             let ok = (least..=1_000_000).contains(&symbols);
-            require(ok, "skp_interval", symbols, format_args!("{least} to 1000000 symbol times"))?;
-            require(symbols % 4 == 0 || self.generation <= Generation::Gen2, "skp_interval", symbols, "a multiple of 4")?;
+            require(
+                ok,
+                "skp_interval",
+                symbols,
+                format_args!("{least} to 1000000 symbol times"),
+            )?;
+            require(
+                symbols % 4 == 0 || self.generation <= Generation::Gen2,
+                "skp_interval",
+                symbols,
+                "a multiple of 4",
+            )?;
         }
-        require(self.posted_headers != Some(0), "posted_headers", 0, "at least 1, or infinite")?;
+        require(
+            self.posted_headers != Some(0),
+            "posted_headers",
+            0,
+            "at least 1, or infinite",
+        )?;
         let unit = self.write_tlp.div_ceil(16);
         if let Some(data) = self.posted_data {
-            require(data >= unit, "posted_data", data, format_args!("at least write_tlp / 16 = {unit}, or infinite"))?;
+            require(
+                data >= unit,
+                "posted_data",
+                data,
+                format_args!("at least write_tlp / 16 = {unit}, or infinite"),
+            )?;
         }
         require(self.drain <= LONGEST, "drain", self.drain, "at most 1 s")?;
-        for (key, rate) in [("rc_write", self.rc_write), ("rc_read", self.rc_read), ("rc_total", self.rc_total)] {
+        for (key, rate) in [
+            ("rc_write", self.rc_write),
+            ("rc_read", self.rc_read),
+            ("rc_total", self.rc_total),
+        ] {
             if let Some(rate) = rate {
                 let ok = (1_000_000..=1_000_000_000_000_000).contains(&rate);
                 require(ok, key, rate, "1000000 to 10^15 bytes per second, or unlimited")?;
@@ -301,7 +369,8 @@ impl LinkConfig {
 
     /// Raw bytes per second and direction (flit bytes for Gen6).
     pub fn raw_bytes_per_second(&self) -> f64 {
-        f64::from(self.lanes) * sim_core::time::TICKS_PER_NS as f64 * 1e9 / self.generation.symbol_ticks() as f64
+        f64::from(self.lanes) * sim_core::time::TICKS_PER_NS as f64 * 1e9
+            / self.generation.symbol_ticks() as f64
     }
 }
 
@@ -318,7 +387,8 @@ pub fn ack_factor_tenths(mps: u32, lanes: u32) -> u64 {
 
 /// The ACK latency limit in symbol times, also for widths that no [`LinkConfig`] has (x12, x32).
 pub fn ack_limit_symbols(generation: Generation, lanes: u32, mps: u32) -> u64 {
-    (u64::from(mps) + 28) * ack_factor_tenths(mps, lanes) / (10 * u64::from(lanes)) + generation.internal_delay_symbols()
+    (u64::from(mps) + 28) * ack_factor_tenths(mps, lanes) / (10 * u64::from(lanes))
+        + generation.internal_delay_symbols()
 }
 
 #[cfg(test)]
@@ -332,9 +402,18 @@ mod tests {
 
     #[test]
     fn errors_name_key_value_and_allowed() {
-        let bad = LinkConfig { lanes: 12, ..LinkConfig::default() };
-        assert_eq!(bad.validate().unwrap_err().to_string(), "link.lanes = 12: allowed is 1, 2, 4, 8 or 16");
-        let bad = LinkConfig { write_tlp: 512, ..LinkConfig::default() };
+        let bad = LinkConfig {
+            lanes: 12,
+            ..LinkConfig::default()
+        };
+        assert_eq!(
+            bad.validate().unwrap_err().to_string(),
+            "link.lanes = 12: allowed is 1, 2, 4, 8 or 16"
+        );
+        let bad = LinkConfig {
+            write_tlp: 512,
+            ..LinkConfig::default()
+        };
         assert_eq!(
             bad.validate().unwrap_err().to_string(),
             "link.write_tlp = 512: allowed is a power of two from 64 to mps = 256"

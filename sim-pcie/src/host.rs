@@ -24,7 +24,11 @@ struct Server {
 
 impl Server {
     fn new(rate: Option<u64>) -> Server {
-        Server { rate, free: 0, rest: 0 }
+        Server {
+            rate,
+            free: 0,
+            rest: 0,
+        }
     }
 
     /// When `bytes` that come at `arrival` have been served.
@@ -110,7 +114,9 @@ impl Host {
     pub fn write_gate(&mut self, bytes: u64) -> u64 {
         let units = bytes.div_ceil(16);
         while let Some(&(back, held)) = self.posted.front() {
-            let headers = self.headers.is_none_or(|limit| (self.posted.len() as u64) < limit);
+            let headers = self
+                .headers
+                .is_none_or(|limit| (self.posted.len() as u64) < limit);
             let data = self.data.is_none_or(|limit| self.posted_units + units <= limit);
             if headers && data {
                 break;

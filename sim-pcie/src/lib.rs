@@ -1,9 +1,12 @@
 //! The link between host and device.
 
+pub mod check;
+pub mod closed_form;
 pub mod config;
 mod host;
 mod link;
 pub mod packet;
+mod ratio;
 mod stats;
 mod tags;
 mod transfers;
@@ -11,4 +14,5 @@ mod wire;
 
 pub use config::{LinkConfig, LinkConfigError};
 pub use link::{Completion, Exactness, Link, Transfer, TransferId};
+pub use ratio::Ratio;
 pub use stats::{DirectionStats, LinkStats};

@@ -74,6 +74,8 @@ pub struct Link {
 }
 
 const MOST_BYTES: u64 = 1 << 40;
+/// Later submissions count as this, 13 days, so that no sum of times overflows.
+const LATEST: u64 = 1 << 60;
 
 impl Link {
     /// An idle link at time zero.
@@ -109,7 +111,7 @@ impl Link {
 
     /// Queues a transfer behind those of its direction. A `now` before an earlier call's counts as that.
     pub fn submit(&mut self, now: Time, transfer: Transfer) -> TransferId {
-        self.now = self.now.max(now.0);
+        self.now = self.now.max(now.0.min(LATEST));
         if self.ahead_is_valid && self.ahead.frontier <= self.now {
             std::mem::swap(&mut self.base, &mut self.ahead);
         }
@@ -120,7 +122,10 @@ impl Link {
         self.ahead_is_valid = false;
         let id = TransferId(self.next_id);
         self.next_id += 1;
-        let (address, bytes) = (transfer.address % sim_core::pages::PAGE_BYTES, transfer.bytes.clamp(1, MOST_BYTES));
+        let (address, bytes) = (
+            transfer.address % sim_core::pages::PAGE_BYTES,
+            transfer.bytes.clamp(1, MOST_BYTES),
+        );
         match transfer.direction {
             Direction::HostToDevice => self.base.submit_read(id, self.now, address, bytes),
             Direction::DeviceToHost => self.base.submit_write(id, self.now, address, bytes),
@@ -142,9 +147,10 @@ impl Link {
         while self.next_event().is_some_and(|time| time <= to) {
             // Only what is certain: a later run may find others at the same time.
             let first = self.ahead.first_done().unwrap_or(0);
-            self.ahead.pop_done(first, |time, id| done.push(Completion { id, time: Time(time) }));
+            self.ahead
+                .pop_done(first, |time, id| done.push(Completion { id, time: Time(time) }));
         }
-        self.now = self.now.max(to.0);
+        self.now = self.now.max(to.0.min(LATEST));
         self.reported = Some(self.now);
         if self.ahead.is_empty() {
             std::mem::swap(&mut self.base, &mut self.ahead);
@@ -160,7 +166,11 @@ impl Link {
     /// Counters up to `now`. Exact while no transfer is outstanding; while one is, they hold what has been
     /// worked out so far, which may reach beyond `now`.
     pub fn stats(&self, now: Time) -> LinkStats {
-        let state = if self.ahead_is_valid { &self.ahead } else { &self.base };
+        let state = if self.ahead_is_valid {
+            &self.ahead
+        } else {
+            &self.base
+        };
         LinkStats {
             up: DirectionStats::of(&state.up, state.payload[0], now.0),
             down: DirectionStats::of(&state.down, state.payload[1], now.0),
@@ -172,7 +182,11 @@ impl LinkConfig {
     fn alone(&self, kind: Kind, payload: u64) -> u64 {
         let slots = self.tlp_slots(kind, payload);
         let wire = slots * self.slot_ticks();
-        if self.generation.uses_flits() { wire.next_multiple_of(64 * self.slot_ticks()) } else { wire }
+        if self.generation.uses_flits() {
+            wire.next_multiple_of(64 * self.slot_ticks())
+        } else {
+            wire
+        }
     }
 
     /// Flight of an interrupt (MSI-X: a posted write of 4 bytes) to the host on an idle link.

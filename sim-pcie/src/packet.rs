@@ -28,9 +28,19 @@ pub enum Kind {
 pub fn tlp_bytes(generation: Generation, kind: Kind, payload: u64, address_bits: u32, ecrc: bool) -> u64 {
     let header = match kind {
         Kind::CplD => COMPLETION_HEADER,
-        Kind::MWr | Kind::MRd => if address_bits == 64 { 16 } else { 12 },
+        Kind::MWr | Kind::MRd => {
+            if address_bits == 64 {
+                16
+            } else {
+                12
+            }
+        }
     };
-    let data = if kind == Kind::MRd { 0 } else { payload.next_multiple_of(4) };
+    let data = if kind == Kind::MRd {
+        0
+    } else {
+        payload.next_multiple_of(4)
+    };
     header + data + if ecrc { 4 } else { 0 } + if generation.uses_flits() { 0 } else { FRAME_BYTES }
 }
 
@@ -69,7 +79,10 @@ pub fn split_request(address: u64, bytes: u64, limit: u64) -> impl Iterator<Item
     let mut at = address;
     std::iter::from_fn(move || {
         let length = first_request(at, end - at, limit);
-        let piece = Piece { address: at, bytes: length };
+        let piece = Piece {
+            address: at,
+            bytes: length,
+        };
         at += length;
         (length > 0).then_some(piece)
     })
@@ -81,14 +94,24 @@ pub fn split_request(address: u64, bytes: u64, limit: u64) -> impl Iterator<Item
 /// boundary.
 pub fn first_completion(address: u64, bytes: u64, mps: u64, rcb: u64, max: bool) -> u64 {
     if max {
-        if bytes <= mps { bytes } else { (address + mps) / rcb * rcb - address }
+        if bytes <= mps {
+            bytes
+        } else {
+            (address + mps) / rcb * rcb - address
+        }
     } else {
         bytes.min(rcb - address % rcb)
     }
 }
 
 /// The completions of one read, in address order. `max` as in [`first_completion`].
-pub fn split_completions(address: u64, bytes: u64, mps: u64, rcb: u64, max: bool) -> impl Iterator<Item = Piece> {
+pub fn split_completions(
+    address: u64,
+    bytes: u64,
+    mps: u64,
+    rcb: u64,
+    max: bool,
+) -> impl Iterator<Item = Piece> {
     let end = address.saturating_add(bytes);
     let mut at = address;
     std::iter::from_fn(move || {
@@ -96,7 +119,10 @@ pub fn split_completions(address: u64, bytes: u64, mps: u64, rcb: u64, max: bool
             return None;
         }
         let length = first_completion(at, end - at, mps, rcb, max);
-        let piece = Piece { address: at, bytes: length };
+        let piece = Piece {
+            address: at,
+            bytes: length,
+        };
         at += length;
         Some(piece)
     })
@@ -122,20 +148,31 @@ mod tests {
 
     #[test]
     fn sizes_on_the_wire() {
-        for (generation, ecrc, expect) in
-            [(Generation::Gen3, false, [280, 24, 84]), (Generation::Gen6, false, [272, 16, 76]), (Generation::Gen1, true, [284, 28, 88])]
-        {
+        for (generation, ecrc, expect) in [
+            (Generation::Gen3, false, [280, 24, 84]),
+            (Generation::Gen6, false, [272, 16, 76]),
+            (Generation::Gen1, true, [284, 28, 88]),
+        ] {
             let size = |kind, payload| tlp_bytes(generation, kind, payload, 64, ecrc);
-            assert_eq!([size(Kind::MWr, 256), size(Kind::MRd, 512), size(Kind::CplD, 64)], expect);
+            assert_eq!(
+                [size(Kind::MWr, 256), size(Kind::MRd, 512), size(Kind::CplD, 64)],
+                expect
+            );
         }
         assert_eq!(tlp_bytes(Generation::Gen3, Kind::MWr, 3, 32, false), 24);
     }
 
     #[test]
     fn unaligned_read() {
-        let requests: Vec<_> = split_request(0x1030, 512, 512).map(|p| (p.address, p.bytes)).collect();
+        let requests: Vec<_> = split_request(0x1030, 512, 512)
+            .map(|p| (p.address, p.bytes))
+            .collect();
         assert_eq!(requests, [(0x1030, 464), (0x1200, 48)]);
-        let cut = |rcb, mps, max| split_completions(0x1030, 512, mps, rcb, max).map(|p| p.bytes).collect::<Vec<_>>();
+        let cut = |rcb, mps, max| {
+            split_completions(0x1030, 512, mps, rcb, max)
+                .map(|p| p.bytes)
+                .collect::<Vec<_>>()
+        };
         for rcb in [64, 128] {
             assert_eq!(cut(rcb, 128, true), [80, 128, 128, 128, 48]);
             assert_eq!(cut(rcb, 256, true), [208, 256, 48]);

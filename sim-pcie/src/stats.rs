@@ -34,7 +34,12 @@ pub struct LinkStats {
 }
 
 impl DirectionStats {
-    pub(crate) fn new(count: WireCount, (slot, skp): (u64, u64), payload_bytes: u64, now: u64) -> DirectionStats {
+    pub(crate) fn new(
+        count: WireCount,
+        (slot, skp): (u64, u64),
+        payload_bytes: u64,
+        now: u64,
+    ) -> DirectionStats {
         let slots = count.tlp_slots + count.dllp_slots;
         let (busy, ordered_sets) = (slots * slot, count.skps * skp);
         DirectionStats {

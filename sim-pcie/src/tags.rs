@@ -31,7 +31,13 @@ pub(crate) struct Tags {
 
 impl Tags {
     pub fn new(limit: u64, latency: u64) -> Tags {
-        Tags { limit, issued: 0, runs: VecDeque::new(), partial: 0, latency }
+        Tags {
+            limit,
+            issued: 0,
+            runs: VecDeque::new(),
+            partial: 0,
+            latency,
+        }
     }
 
     pub fn copy_from(&mut self, other: &Tags) {
@@ -56,7 +62,9 @@ impl Tags {
 
     /// The tick from which the next read may be issued (0: long ago).
     pub fn next_free(&mut self, down: &Wire) -> u64 {
-        let Some(read) = self.issued.checked_sub(self.limit) else { return 0 };
+        let Some(read) = self.issued.checked_sub(self.limit) else {
+            return 0;
+        };
         while self.runs.front().is_some_and(|run| run.first + run.reads <= read) {
             self.runs.pop_front();
         }
@@ -68,12 +76,17 @@ impl Tags {
 
     /// The tick from which the read `ahead` after the next may be issued, if that is known already.
     pub fn free_of(&self, down: &Wire, ahead: u64) -> Option<u64> {
-        let Some(read) = (self.issued + ahead).checked_sub(self.limit) else { return Some(0) };
+        let Some(read) = (self.issued + ahead).checked_sub(self.limit) else {
+            return Some(0);
+        };
         if read >= self.issued {
             return None;
         }
         let run = self.runs.iter().find(|run| read < run.first + run.reads);
-        Some(run.filter(|run| run.first <= read).map_or(0, |run| self.end(down, run, read)))
+        Some(
+            run.filter(|run| run.first <= read)
+                .map_or(0, |run| self.end(down, run, read)),
+        )
     }
 
     /// Reads that can surely be issued at tick `now` (a lower bound).
@@ -84,13 +97,21 @@ impl Tags {
             }
             self.runs.pop_front();
         }
-        self.runs.front().map_or(self.limit, |run| self.limit.saturating_sub(self.issued - run.first))
+        self.runs.front().map_or(self.limit, |run| {
+            self.limit.saturating_sub(self.issued - run.first)
+        })
     }
 
     /// Records one read, done with the last packet of `segment`.
     pub fn record_one(&mut self, segment: Segment) {
         let offset = segment.packets - 1;
-        self.runs.push_back(Run { first: self.issued, reads: 1, segment, offset, per_read: 1 });
+        self.runs.push_back(Run {
+            first: self.issued,
+            reads: 1,
+            segment,
+            offset,
+            per_read: 1,
+        });
         self.issued += 1;
     }
 
@@ -100,7 +121,13 @@ impl Tags {
         let reads = packets / per_read;
         if reads > 0 {
             let offset = per_read - 1 - self.partial;
-            self.runs.push_back(Run { first: self.issued, reads, segment, offset, per_read });
+            self.runs.push_back(Run {
+                first: self.issued,
+                reads,
+                segment,
+                offset,
+                per_read,
+            });
             self.issued += reads;
         }
         self.partial = packets % per_read;

@@ -71,7 +71,10 @@ impl Plan {
             rcb,
             fast,
             arbiter: config.arbiter,
-            full_write: Unit { slots: config.tlp_slots(Kind::MWr, u64::from(config.write_tlp)), count: 0 },
+            full_write: Unit {
+                slots: config.tlp_slots(Kind::MWr, u64::from(config.write_tlp)),
+                count: 0,
+            },
             full_read: None,
             config,
         };
@@ -81,12 +84,18 @@ impl Plan {
 
     fn completion(&self, payload: u64) -> Unit {
         let slots = self.config.tlp_slots(Kind::CplD, payload);
-        Unit { slots, count: slots * 4 }
+        Unit {
+            slots,
+            count: slots * 4,
+        }
     }
 
     /// The request of a read whose completions take `wire_bytes`.
     fn request(&self, wire_bytes: u64) -> Unit {
-        Unit { slots: self.config.tlp_slots(Kind::MRd, 0), count: wire_bytes }
+        Unit {
+            slots: self.config.tlp_slots(Kind::MRd, 0),
+            count: wire_bytes,
+        }
     }
 
     /// Calls `each(payload, count)` for the completions of a read, equal neighbours together.
@@ -104,7 +113,9 @@ impl Plan {
 
     fn wire_bytes(&self, address: u64, bytes: u64, max: bool) -> u64 {
         let mut sum = 0;
-        self.completions(address, bytes, max, |payload, count| sum += self.completion(payload).slots * 4 * count);
+        self.completions(address, bytes, max, |payload, count| {
+            sum += self.completion(payload).slots * 4 * count
+        });
         sum
     }
 
@@ -116,8 +127,14 @@ impl Plan {
         };
         let payload = first_completion(0, self.read_limit, self.mps, self.rcb, max);
         let completions = self.read_limit / payload;
-        let (completion, request) = (self.completion(payload), self.request(self.wire_bytes(0, self.read_limit, max)));
-        let (up, down) = (Wire::new(&self.config, Side::Up), Wire::new(&self.config, Side::Down));
+        let (completion, request) = (
+            self.completion(payload),
+            self.request(self.wire_bytes(0, self.read_limit, max)),
+        );
+        let (up, down) = (
+            Wire::new(&self.config, Side::Up),
+            Wire::new(&self.config, Side::Down),
+        );
         let ticks = down.least_ticks(completion, completions);
         let request_ticks = up.least_ticks(request, 1) + 2 * self.config.slot_ticks();
         let on_wire = up.jitter() + request_ticks;
@@ -125,7 +142,16 @@ impl Plan {
         let bursts = ticks >= 2 * request_ticks;
         let window = (u64::from(self.config.tags) - 1).saturating_mul(ticks);
         let streams = bursts && window >= turn + self.latency;
-        Some(FullRead { request, completion, completions, on_wire, turn, bursts, streams, settle: on_wire / ticks + 2 })
+        Some(FullRead {
+            request,
+            completion,
+            completions,
+            on_wire,
+            turn,
+            bursts,
+            streams,
+            settle: on_wire / ticks + 2,
+        })
     }
 }
 
@@ -187,16 +213,29 @@ impl State {
     }
 
     pub fn submit_read(&mut self, id: TransferId, ready: u64, address: u64, bytes: u64) {
-        self.reads.push_back(Job { id, ready, address, left: bytes });
+        self.reads.push_back(Job {
+            id,
+            ready,
+            address,
+            left: bytes,
+        });
     }
 
     pub fn submit_write(&mut self, id: TransferId, ready: u64, address: u64, bytes: u64) {
-        self.writes.push_back(Job { id, ready, address, left: bytes });
+        self.writes.push_back(Job {
+            id,
+            ready,
+            address,
+            left: bytes,
+        });
     }
 
     /// Is everything launched and reported?
     pub fn is_empty(&self) -> bool {
-        self.writes.is_empty() && self.reads.is_empty() && self.reads_done.is_empty() && self.writes_done.is_empty()
+        self.writes.is_empty()
+            && self.reads.is_empty()
+            && self.reads_done.is_empty()
+            && self.writes_done.is_empty()
     }
 
     /// The earliest completion known so far.
@@ -208,12 +247,19 @@ impl State {
     /// Drops completions at or before tick `to`, passing each to `report`, in (time, id) order.
     pub fn pop_done(&mut self, to: u64, mut report: impl FnMut(u64, TransferId)) {
         loop {
-            let (read, write) = (self.reads_done.front().copied(), self.writes_done.front().copied());
+            let (read, write) = (
+                self.reads_done.front().copied(),
+                self.writes_done.front().copied(),
+            );
             let read_first = match (read, write) {
                 (Some(read), Some(write)) => read < write,
                 (read, _) => read.is_some(),
             };
-            let queue = if read_first { &mut self.reads_done } else { &mut self.writes_done };
+            let queue = if read_first {
+                &mut self.reads_done
+            } else {
+                &mut self.writes_done
+            };
             match queue.front() {
                 Some(&(time, id)) if time <= to => {
                     queue.pop_front();
@@ -249,7 +295,9 @@ impl State {
                 return;
             }
             let gate = match self.writes.front() {
-                Some(job) => self.host.write_gate(first_request(job.address, job.left, plan.write_limit)),
+                Some(job) => self
+                    .host
+                    .write_gate(first_request(job.address, job.left, plan.write_limit)),
                 None => 0,
             };
             let write = self.writes.front().map(|job| job.ready.max(gate));
@@ -258,7 +306,9 @@ impl State {
                 Some(job) => Some(job.ready.max(self.tags.next_free(&self.down)).max(gate)),
                 None => None,
             };
-            let Some(ready) = write.into_iter().chain(read).min() else { return };
+            let Some(ready) = write.into_iter().chain(read).min() else {
+                return;
+            };
             let start = self.up.peek(ready);
             if start.time >= limit {
                 return;
@@ -287,13 +337,22 @@ impl State {
 
     /// Launches the next write, at `start`, and in fast mode the full ones after it that start before `stop`.
     fn launch_write(&mut self, plan: &Plan, ready: u64, start: u64, stop: u64) {
-        let Some(job) = self.writes.front_mut() else { return };
+        let Some(job) = self.writes.front_mut() else {
+            return;
+        };
         let bytes = first_request(job.address, job.left, plan.write_limit);
         let burst = plan.fast && bytes == plan.write_limit && stop > start && self.host.plain_writes();
         let (sent, end) = if burst {
-            self.up.burst(ready, plan.full_write, job.left / bytes, stop, |_, _| ())
+            self.up
+                .burst(ready, plan.full_write, job.left / bytes, stop, |_, _| ())
         } else {
-            let end = self.up.send(ready, Unit { slots: plan.config.tlp_slots(Kind::MWr, bytes), count: 0 });
+            let end = self.up.send(
+                ready,
+                Unit {
+                    slots: plan.config.tlp_slots(Kind::MWr, bytes),
+                    count: 0,
+                },
+            );
             self.host.write(end + plan.latency, bytes);
             (1, end)
         };
@@ -310,7 +369,10 @@ impl State {
     /// after it as keep the completions back to back and start before `limit`.
     fn launch_read(&mut self, plan: &Plan, ready: u64, start: u64, limit: u64) {
         let Some(&job) = self.reads.front() else { return };
-        if plan.fast && self.writes.is_empty() && self.host.plain_reads() && job.left >= 2 * plan.read_limit
+        if plan.fast
+            && self.writes.is_empty()
+            && self.host.plain_reads()
+            && job.left >= 2 * plan.read_limit
             && job.address % plan.read_limit == 0
             && let Some(full) = &plan.full_read
             && (self.burst_reads(full, ready, start, limit, job.left / plan.read_limit, plan))
@@ -321,7 +383,15 @@ impl State {
     }
 
     /// Tries to launch several of `reads` full reads at once; false: nothing was done.
-    fn burst_reads(&mut self, full: &FullRead, ready: u64, start: u64, limit: u64, reads: u64, plan: &Plan) -> bool {
+    fn burst_reads(
+        &mut self,
+        full: &FullRead,
+        ready: u64,
+        start: u64,
+        limit: u64,
+        reads: u64,
+        plan: &Plan,
+    ) -> bool {
         if !full.bursts || self.down.free() < start + full.turn {
             return false;
         }
@@ -362,9 +432,13 @@ impl State {
 
     /// The completions of `sent` full reads whose data are ready before the wire is free for them.
     fn complete_full_reads(&mut self, full: &FullRead, sent: u64, plan: &Plan) {
-        let State { down, tags, reads, .. } = self;
+        let State {
+            down, tags, reads, ..
+        } = self;
         let packets = sent * full.completions;
-        let (_, end) = down.burst(0, full.completion, packets, u64::MAX, |_, run| tags.record(run, full.completions));
+        let (_, end) = down.burst(0, full.completion, packets, u64::MAX, |_, run| {
+            tags.record(run, full.completions)
+        });
         let bytes = sent * plan.read_limit;
         self.payload[1] += bytes;
         if let Some(job) = reads.front_mut() {
@@ -377,7 +451,14 @@ impl State {
     }
 
     fn launch_one_read(&mut self, plan: &Plan, ready: u64) {
-        let State { up, down, host, tags, reads, .. } = self;
+        let State {
+            up,
+            down,
+            host,
+            tags,
+            reads,
+            ..
+        } = self;
         let Some(job) = reads.front_mut() else { return };
         let bytes = first_request(job.address, job.left, plan.read_limit);
         let max = plan.config.completions.is_max(tags.issued());

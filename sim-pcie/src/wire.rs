@@ -111,10 +111,15 @@ pub(crate) enum Side {
 /// Bytes of completions for which the cadence model sends one ACK each way.
 pub(crate) fn cadence_period(config: &LinkConfig) -> u64 {
     let max = config.completions == crate::config::CompletionPolicy::Max;
-    let read: u64 =
-        split_completions(0, u64::from(config.mrrs), u64::from(config.mps), u64::from(config.rcb), max)
-            .map(|p| config.tlp_bytes(Kind::CplD, p.bytes))
-            .sum();
+    let read: u64 = split_completions(
+        0,
+        u64::from(config.mrrs),
+        u64::from(config.mps),
+        u64::from(config.rcb),
+        max,
+    )
+    .map(|p| config.tlp_bytes(Kind::CplD, p.bytes))
+    .sum();
     read.max(config.ack_limit_symbols() * u64::from(config.lanes))
 }
 
@@ -134,8 +139,8 @@ impl Wire {
         }
         let align = slot * config.slots_per_symbol();
         let set = match config.generation.number() {
-            ..=2 => 4 * symbol,       // COM and three SKP
-            _ => slot + 16 * symbol,  // EDS token, then one block
+            ..=2 => 4 * symbol,      // COM and three SKP
+            _ => slot + 16 * symbol, // EDS token, then one block
         };
         let dllps = match side {
             Side::Up => 1,
@@ -149,7 +154,11 @@ impl Wire {
             skp_interval: interval * symbol,
             skp_ticks: set.next_multiple_of(align),
             cadence: Cadence {
-                period: if config.dllp == DllpModel::Cadence { cadence_period(config) } else { 0 },
+                period: if config.dllp == DllpModel::Cadence {
+                    cadence_period(config)
+                } else {
+                    0
+                },
                 slots: dllps * DLLP_BYTES / 4,
                 dllps,
             },
@@ -227,7 +236,9 @@ impl Wire {
     /// delivery.
     pub fn jitter(&self) -> u64 {
         match self {
-            Wire::Slot(w) => (if w.due == u64::MAX { 0 } else { w.skp_ticks }) + 2 * w.align + w.cadence.slots * w.slot,
+            Wire::Slot(w) => {
+                (if w.due == u64::MAX { 0 } else { w.skp_ticks }) + 2 * w.align + w.cadence.slots * w.slot
+            }
             Wire::Flit(w) => w.skp_ticks + 2 * FLIT_SLOTS * w.slot,
         }
     }
@@ -291,7 +302,13 @@ impl SlotWire {
             due += self.skp_interval;
             skps += 1;
         }
-        let start = |free: u64| if ready <= free { free } else { ready.next_multiple_of(self.align) };
+        let start = |free: u64| {
+            if ready <= free {
+                free
+            } else {
+                ready.next_multiple_of(self.align)
+            }
+        };
         let mut time = start(free);
         if due <= time {
             // Due while the wire was idle: each is sent when due; only the last can delay us.
@@ -302,7 +319,12 @@ impl SlotWire {
             free = last.next_multiple_of(self.align) + self.skp_ticks;
             time = start(free);
         }
-        Start { time, position: time, due, skps }
+        Start {
+            time,
+            position: time,
+            due,
+            skps,
+        }
     }
 
     fn take(&mut self, start: Start) {
@@ -322,7 +344,11 @@ impl SlotWire {
 
     /// Data-link groups that are sent within the first `packets` packets of a run.
     fn groups(&self, counter: u64, unit: Unit, packets: u64) -> u64 {
-        if self.cadence.period == 0 { 0 } else { (counter + packets * unit.count) / self.cadence.period }
+        if self.cadence.period == 0 {
+            0
+        } else {
+            (counter + packets * unit.count) / self.cadence.period
+        }
     }
 
     fn account(&mut self, unit: Unit, packets: u64) {
@@ -348,8 +374,10 @@ impl SlotWire {
             return slots.div_ceil(unit.slots).max(1);
         }
         // elapsed(n) <= n*unit.slots + group*(counter + n*count)/period, so this is never too many ...
-        let mut packets =
-            (slots * period).saturating_sub(group * counter).div_ceil(unit.slots * period + group * unit.count).max(1);
+        let mut packets = (slots * period)
+            .saturating_sub(group * counter)
+            .div_ceil(unit.slots * period + group * unit.count)
+            .max(1);
         // ... and at most a few too few, because the floor inside `groups` hides less than one group.
         while self.elapsed(counter, unit, packets) < slots {
             packets += 1;
@@ -367,7 +395,12 @@ impl SlotWire {
         let packets = self.packets_to_reach(counter, unit, slots).min(max);
         self.free = start.time + self.elapsed(counter, unit, packets) * self.slot;
         self.account(unit, packets);
-        Segment { origin: start.time, unit, counter, packets }
+        Segment {
+            origin: start.time,
+            unit,
+            counter,
+            packets,
+        }
     }
 
     fn packet_end(&self, segment: &Segment, index: u64) -> u64 {
@@ -378,7 +411,11 @@ impl SlotWire {
 
 impl FlitWire {
     fn flit_start(&self, flit: u64) -> u64 {
-        let sets = if self.skp_ticks == 0 { 0 } else { flit / self.skp_flits };
+        let sets = if self.skp_ticks == 0 {
+            0
+        } else {
+            flit / self.skp_flits
+        };
         flit * FLIT_SLOTS * self.slot + sets * self.skp_ticks
     }
 
@@ -402,13 +439,21 @@ impl FlitWire {
             let (rounds, rest) = (ready / round, ready % round);
             rounds * self.skp_flits + (rest / flit_ticks).min(self.skp_flits)
         };
-        let inside = ready.saturating_sub(self.flit_start(flit)).div_ceil(self.slot).min(FLIT_TLP_SLOTS);
+        let inside = ready
+            .saturating_sub(self.flit_start(flit))
+            .div_ceil(self.slot)
+            .min(FLIT_TLP_SLOTS);
         flit * FLIT_TLP_SLOTS + inside
     }
 
     fn peek(&self, ready: u64) -> Start {
         let position = self.free.max(self.position_from(ready));
-        Start { time: self.time_of(position), position, due: 0, skps: 0 }
+        Start {
+            time: self.time_of(position),
+            position,
+            due: 0,
+            skps: 0,
+        }
     }
 
     fn send_at(&mut self, start: Start, unit: Unit) -> u64 {
@@ -420,12 +465,21 @@ impl FlitWire {
 
     fn run_at(&mut self, start: Start, unit: Unit, max: u64, stop: u64) -> Segment {
         let most = max.saturating_mul(unit.slots);
-        let room = if stop == u64::MAX { most } else { (self.position_from(stop) - start.position).min(most) };
+        let room = if stop == u64::MAX {
+            most
+        } else {
+            (self.position_from(stop) - start.position).min(most)
+        };
         let packets = room.div_ceil(unit.slots).clamp(1, max);
         self.free = start.position + packets * unit.slots;
         self.count.tlps += packets;
         self.count.tlp_slots += packets * unit.slots;
-        Segment { origin: start.position, unit, counter: 0, packets }
+        Segment {
+            origin: start.position,
+            unit,
+            counter: 0,
+            packets,
+        }
     }
 }
 

@@ -24,7 +24,11 @@ fn config() -> impl Strategy<Value = LinkConfig> {
         any::<bool>(),
         prop::option::of((160u32..1500).prop_map(|n| n * 4)),
         any::<bool>(),
-        prop::sample::select(vec![Arbiter::RoundRobin, Arbiter::PostedFirst, Arbiter::NonPostedFirst]),
+        prop::sample::select(vec![
+            Arbiter::RoundRobin,
+            Arbiter::PostedFirst,
+            Arbiter::NonPostedFirst,
+        ]),
     );
     let policy = prop_oneof![
         Just(CompletionPolicy::Rcb),
@@ -41,7 +45,11 @@ fn config() -> impl Strategy<Value = LinkConfig> {
     (shape, timing, policy, limits, any::<bool>()).prop_map(|(shape, timing, completions, limits, small)| {
         let (generation, lanes, mps, mrrs, rcb, tags, address_bits, ecrc) = shape;
         let (one_way, host_read, skp, interval, dllp, arbiter) = timing;
-        let interval = if generation == Generation::Gen6 { interval.map(|i| i + 1024) } else { interval };
+        let interval = if generation == Generation::Gen6 {
+            interval.map(|i| i + 1024)
+        } else {
+            interval
+        };
         LinkConfig {
             generation,
             lanes,
@@ -81,10 +89,23 @@ fn steps(most: u64) -> impl Strategy<Value = Vec<Step>> {
     let bytes = prop_oneof![1u64..5000, (1u64..40).prop_map(|n| n * 4096), 1u64..most];
     let address = prop_oneof![3 => Just(0u64), 1 => 0u64..4096];
     let gap = prop_oneof![Just(0u64), 0u64..3_000_000, 0u64..60_000_000];
-    let step = (gap, any::<bool>(), bytes, address, any::<bool>()).prop_map(|(gap, up, bytes, address, advance)| {
-        let direction = if up { Direction::DeviceToHost } else { Direction::HostToDevice };
-        Step { gap, transfer: Transfer { direction, bytes, address }, advance }
-    });
+    let step =
+        (gap, any::<bool>(), bytes, address, any::<bool>()).prop_map(|(gap, up, bytes, address, advance)| {
+            let direction = if up {
+                Direction::DeviceToHost
+            } else {
+                Direction::HostToDevice
+            };
+            Step {
+                gap,
+                transfer: Transfer {
+                    direction,
+                    bytes,
+                    address,
+                },
+                advance,
+            }
+        });
     prop::collection::vec(step, 1..12)
 }
 
