@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use sim_core::Time;
 use sim_core::push::Direction;
 use sim_pcie::config::{Arbiter, CompletionPolicy, DllpModel, Generation};
+use sim_pcie::naive;
 use sim_pcie::{Completion, Exactness, Link, LinkConfig, LinkStats, Transfer};
 
 fn config() -> impl Strategy<Value = LinkConfig> {
@@ -135,6 +136,30 @@ proptest! {
         let fast = play(&config, Exactness::Fast, &steps);
         prop_assert_eq!(stepped.0.len(), steps.len());
         prop_assert_eq!(fast, stepped);
+    }
+
+    /// And stepping by packets is stepping by slots, with code of its own.
+    #[test]
+    fn packets_are_slots(config in config(), steps in steps(6_000)) {
+        let mut now = Time::ZERO;
+        let mut budget = 60_000;
+        let steps: Vec<_> = steps.into_iter().map(|s| {
+            let bytes = s.transfer.bytes.min(budget / 8 + 1);
+            budget -= bytes;
+            Step { gap: s.gap / 20, transfer: Transfer { bytes, ..s.transfer }, ..s }
+        }).collect();
+        let transfers: Vec<_> = steps.iter().map(|s| {
+            now += Time(s.gap);
+            (now, s.transfer)
+        }).collect();
+        let (done, stats) = naive::simulate(&config, &transfers).unwrap();
+        for exactness in [Exactness::Stepped, Exactness::Fast] {
+            let ours = play(&config, exactness, &steps);
+            prop_assert_eq!(&ours.0, &done);
+            for (a, b) in [(ours.1.up, stats.up), (ours.1.down, stats.down)] {
+                prop_assert_eq!((a.tlps, a.dllps, a.wire_bytes, a.payload_bytes, a.busy), (b.tlps, b.dllps, b.wire_bytes, b.payload_bytes, b.busy));
+            }
+        }
     }
 
     /// The lower generations differ from the higher ones only by a factor of two of every time.
