@@ -1,0 +1,433 @@
+//! The bottom half: one thread that fetches, services, flushes and replays, batch after batch
+//! (uvm-driver 3.2, 3.3), and the calls of the program's thread.
+
+use sim_core::Time;
+use sim_core::pages::{ByteRange, Page};
+use sim_core::push::{ChannelKind, Method, Push, Ticket};
+
+use crate::cost::HostCost;
+use crate::device::Device;
+use crate::fetch::Batch;
+use crate::invariants::{InvariantViolation, check};
+use crate::params::{DriverParams, ParamError, ReplayPolicy};
+use crate::pmm::Pmm;
+use crate::service::Memory;
+use crate::stats::{BatchRecord, DriverStats, THREAD_STATES, ThreadState};
+use crate::tracker::Tracker;
+use crate::va_space::{HostError, VaSpace, pieces};
+
+/// What the bottom half does when it is woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// No bottom half.
+    Asleep,
+    /// Look whether there is anything to fetch; PUT has to be read first.
+    Begin,
+    /// PUT's value has arrived: fetch.
+    Fetch,
+    /// Service the block of fault `0`.
+    Service(usize),
+    /// Discard entries, push the replay.
+    Flush,
+    /// Wait for this push.
+    Wait(Ticket),
+}
+
+/// The UVM driver of one GPU.
+#[derive(Debug)]
+pub struct UvmDriver {
+    memory: Memory,
+    step: Step,
+    masked: bool,
+    state: ThreadState,
+    since: Time,
+    time: [Time; THREAD_STATES],
+    get: u64,
+    cached_put: u64,
+    batch: Batch,
+    batches_now: u32,
+    replayed_now: bool,
+    record: BatchRecord,
+    duplicates_before: u64,
+    finished: Option<BatchRecord>,
+}
+
+impl UvmDriver {
+    /// A driver that has `device_chunks` root chunks of 2 MiB for managed data.
+    ///
+    /// # Errors
+    /// A parameter out of its range.
+    pub fn new(params: DriverParams, cost: HostCost, device_chunks: u64) -> Result<Self, ParamError> {
+        params.validate()?;
+        if device_chunks == 0 {
+            return Err(ParamError {
+                name: "device_chunks",
+                value: "0".to_owned(),
+                accepted: "at least one 2 MiB chunk of device memory for managed data",
+            });
+        }
+        let pmm = Pmm::new(device_chunks, params.pma_batch_nonpinned_order);
+        Ok(UvmDriver {
+            memory: Memory {
+                params,
+                cost,
+                space: VaSpace::default(),
+                pmm,
+                stats: DriverStats::default(),
+                batch_tracker: Tracker::default(),
+            },
+            step: Step::Asleep,
+            masked: false,
+            state: ThreadState::Idle,
+            since: Time::ZERO,
+            time: [Time::ZERO; THREAD_STATES],
+            get: 0,
+            cached_put: 0,
+            batch: Batch::default(),
+            batches_now: 0,
+            replayed_now: false,
+            record: BatchRecord::default(),
+            duplicates_before: 0,
+            finished: None,
+        })
+    }
+
+    /// Counts.
+    pub fn stats(&self) -> &DriverStats {
+        &self.memory.stats
+    }
+
+    /// What the thread is doing.
+    pub fn thread_state(&self) -> ThreadState {
+        self.state
+    }
+
+    /// Time spent in each state up to `now`; the sum is `now`.
+    pub fn thread_time(&self, now: Time) -> [Time; THREAD_STATES] {
+        let mut time = self.time;
+        time[self.state as usize] += now.saturating_sub(self.since);
+        time
+    }
+
+    /// The replayable-fault interrupt is masked: a bottom half is on its way or running.
+    pub fn interrupt_masked(&self) -> bool {
+        self.masked
+    }
+
+    /// The batch that has ended since the last call, if any.
+    pub fn take_finished_batch(&mut self) -> Option<BatchRecord> {
+        self.finished.take()
+    }
+
+    /// Root chunks that hold managed data.
+    pub fn chunks_in_use(&self) -> u64 {
+        self.memory.pmm.owned()
+    }
+
+    /// Is the page resident on the GPU?
+    pub fn is_resident(&self, page: Page) -> bool {
+        self.memory
+            .space
+            .block(page.block())
+            .is_some_and(|s| s.resident.contains(page.index()))
+    }
+
+    /// Checks what must hold between batches (uvm-driver 15.2).
+    ///
+    /// # Errors
+    /// The first violation.
+    pub fn check_invariants(&self) -> Result<(), InvariantViolation> {
+        check(&self.memory.space, &self.memory.pmm)
+    }
+
+    fn enter(&mut self, state: ThreadState, now: Time) {
+        self.time[self.state as usize] += now.saturating_sub(self.since);
+        self.since = now;
+        self.state = state;
+    }
+
+    fn go_on(&mut self, step: Step, at: Time, device: &mut impl Device) {
+        self.step = step;
+        device.wake_at(at);
+    }
+
+    /// The GPU's interrupt: the top half masks it and queues the bottom half.
+    pub fn interrupt(&mut self, now: Time, device: &mut impl Device) {
+        if self.masked {
+            return;
+        }
+        self.masked = true;
+        self.enter(ThreadState::WakeUp, now);
+        self.batches_now = 0;
+        self.replayed_now = false;
+        self.memory.stats.bottom_halves += 1;
+        let cost = &self.memory.cost;
+        let at = now + cost.interrupt + cost.bottom_half_wakeup;
+        self.go_on(Step::Begin, at, device);
+    }
+
+    /// The bottom half goes on.
+    pub fn wake(&mut self, now: Time, device: &mut impl Device) {
+        match self.step {
+            Step::Begin => self.begin(now, device),
+            Step::Fetch => self.fetch(now, device),
+            Step::Service(fault) => self.service(fault, now, device),
+            Step::Flush => self.flush(now, device),
+            Step::Asleep | Step::Wait(_) => {}
+        }
+    }
+
+    fn begin(&mut self, now: Time, device: &mut impl Device) {
+        self.enter(ThreadState::Fetch, now);
+        self.record = BatchRecord {
+            start: now,
+            ..BatchRecord::default()
+        };
+        if self.get == self.cached_put {
+            let at = now + self.memory.cost.put_read;
+            self.go_on(Step::Fetch, at, device);
+        } else {
+            self.fetch(now, device);
+        }
+    }
+
+    fn fetch(&mut self, now: Time, device: &mut impl Device) {
+        if self.get == self.cached_put {
+            self.cached_put = device.fault_put(now);
+        }
+        self.batch.clear();
+        let limit = u64::from(self.memory.params.fault_batch_count);
+        let end = self.cached_put.min(self.get + limit);
+        let mut index = self.get;
+        while index < end {
+            let Some(entry) = device.fault_entry(index, now) else {
+                break;
+            };
+            self.batch.add(&entry, self.memory.params.fault_coalesce);
+            index += 1;
+        }
+        if self.batch.raw == 0 {
+            self.leave(now, device);
+            return;
+        }
+        self.get = index;
+        device.set_fault_get(index, now);
+        let stats = &mut self.memory.stats;
+        stats.batches += 1;
+        stats.raw_faults += u64::from(self.batch.raw);
+        self.record.raw = self.batch.raw;
+        self.duplicates_before = stats.duplicate_faults;
+        self.batch.sort();
+        stats.coalesced_faults += self.batch.faults.len() as u64;
+        let cost = &self.memory.cost;
+        let at = now
+            + cost.batch_fixed
+            + cost.fetch_per_entry.times(u64::from(self.batch.raw))
+            + cost.sort_per_entry.times(self.batch.faults.len() as u64);
+        self.memory.batch_tracker.clear();
+        self.go_on(Step::Service(0), at, device);
+    }
+
+    fn service(&mut self, first: usize, now: Time, device: &mut impl Device) {
+        let faults = &self.batch.faults;
+        let block = faults[first].page.block();
+        let end = faults[first..]
+            .iter()
+            .position(|fault| fault.page.block() != block)
+            .map_or(faults.len(), |length| first + length);
+        let (at, evicted) =
+            self.memory
+                .service_block(block, &faults[first..end], now, device, &mut self.record);
+        let last = end == faults.len();
+        self.enter(
+            if evicted {
+                ThreadState::Evict
+            } else {
+                ThreadState::Service
+            },
+            now,
+        );
+        if self.memory.params.fault_replay_policy == ReplayPolicy::Block {
+            self.push_replay(at, false, device);
+        }
+        self.go_on(if last { Step::Flush } else { Step::Service(end) }, at, device);
+    }
+
+    fn flush(&mut self, now: Time, device: &mut impl Device) {
+        self.enter(ThreadState::Flush, now);
+        let mut at = now;
+        match self.memory.params.fault_replay_policy {
+            ReplayPolicy::BatchFlush => {
+                let cost = &self.memory.cost;
+                let stats = &mut self.memory.stats;
+                let duplicates = stats.duplicate_faults - self.duplicates_before;
+                let ratio = u64::from(self.memory.params.fault_replay_update_put_ratio);
+                if duplicates * 100 > u64::from(self.batch.raw) * ratio {
+                    at += cost.put_read;
+                    stats.put_updates += 1;
+                    self.cached_put = device.fault_put(now);
+                }
+                let discarded = self.cached_put - self.get;
+                stats.discarded_entries += discarded;
+                at += cost.flush_per_entry.times(discarded);
+                self.get = self.cached_put;
+                device.set_fault_get(self.get, now);
+                let ticket = self.push_replay(at, true, device);
+                self.step = Step::Wait(ticket);
+                self.enter(ThreadState::WaitForReplay, now);
+            }
+            ReplayPolicy::Batch => {
+                self.push_replay(at, false, device);
+                at += self.memory.cost.replay_push;
+                self.end_batch(at, device);
+            }
+            ReplayPolicy::Block | ReplayPolicy::Once => self.end_batch(at, device),
+        }
+    }
+
+    fn push_replay(&mut self, at: Time, notify: bool, device: &mut impl Device) -> Ticket {
+        self.memory.stats.replays += 1;
+        self.replayed_now = true;
+        device.submit(Push {
+            channel: ChannelKind::MemOps,
+            submit: at + self.memory.cost.replay_push,
+            acquire: self.memory.batch_tracker.acquires(ChannelKind::MemOps),
+            methods: vec![Method::Replay],
+            notify,
+        })
+    }
+
+    /// A push with `notify` has completed: the batch is over if it is its replay.
+    pub fn push_complete(&mut self, ticket: Ticket, now: Time, device: &mut impl Device) {
+        if self.step == Step::Wait(ticket) {
+            let at = now + self.memory.cost.completion_poll;
+            self.end_batch(at, device);
+        }
+    }
+
+    fn end_batch(&mut self, at: Time, device: &mut impl Device) {
+        self.record.end = at;
+        self.finished = Some(self.record);
+        self.batches_now += 1;
+        if self.batches_now >= self.memory.params.fault_max_batches_per_service {
+            // The interrupt is raised anew at once if entries are left.
+            self.step = Step::Asleep;
+            self.leave(at, device);
+        } else {
+            self.go_on(Step::Begin, at, device);
+        }
+    }
+
+    /// The bottom half ends: the interrupt is unmasked.
+    fn leave(&mut self, now: Time, device: &mut impl Device) {
+        if !self.replayed_now {
+            self.push_replay(now, false, device);
+        }
+        self.step = Step::Asleep;
+        self.masked = false;
+        self.enter(ThreadState::Idle, now);
+    }
+
+    // ---- calls of the program's thread ----
+
+    /// `cudaMallocManaged`: reserves addresses. Returns when the call returns.
+    ///
+    /// # Errors
+    /// A bad or overlapping range.
+    pub fn managed_alloc(
+        &mut self,
+        range: ByteRange,
+        now: Time,
+        _device: &mut impl Device,
+    ) -> Result<Time, HostError> {
+        self.memory.space.add(range)?;
+        self.memory.stats.managed_allocs += 1;
+        let at = now + self.memory.cost.managed_alloc_call;
+        self.memory.stats.call_time += at - now;
+        Ok(at)
+    }
+
+    /// `cudaFree` of managed memory: pages are dropped without write-back. The caller has waited for
+    /// the device. Returns when the call returns.
+    ///
+    /// # Errors
+    /// A range that is not managed.
+    pub fn managed_free(
+        &mut self,
+        range: ByteRange,
+        now: Time,
+        device: &mut impl Device,
+    ) -> Result<Time, HostError> {
+        self.require_managed(range)?;
+        let mut at = now + self.memory.cost.managed_free_call;
+        for (block, pages) in pieces(range) {
+            at = self.memory.release_block(block, &pages, at, device);
+        }
+        self.memory.stats.managed_frees += 1;
+        self.memory.stats.call_time += at - now;
+        Ok(at)
+    }
+
+    /// The CPU touches pages for the first time (initialises data). Returns when it is done.
+    ///
+    /// # Errors
+    /// A range that is not managed, or pages that are resident on the GPU.
+    pub fn cpu_touch(
+        &mut self,
+        range: ByteRange,
+        _write: bool,
+        now: Time,
+        _device: &mut impl Device,
+    ) -> Result<Time, HostError> {
+        self.require_managed(range)?;
+        let mut at = now;
+        for (block, pages) in pieces(range) {
+            let Some(state) = self.memory.space.block_mut(block) else {
+                continue;
+            };
+            if state.resident.intersects(&pages) {
+                return Err(HostError::CpuFault { start: range.start });
+            }
+            let new = pages.without(&state.cpu_resident);
+            at += self.memory.cost.cpu_touch_page.times(u64::from(new.count()));
+            state.cpu_resident |= pages;
+            state.cpu_mapped |= pages;
+            state.cpu_allocated = true;
+        }
+        Ok(at)
+    }
+
+    /// `cudaMemcpyAsync` from the host into managed memory. Returns when the call returns and the last
+    /// push it made, if any.
+    ///
+    /// # Errors
+    /// A range that is not managed.
+    pub fn copy_to_device(
+        &mut self,
+        range: ByteRange,
+        now: Time,
+        device: &mut impl Device,
+    ) -> Result<(Time, Option<Ticket>), HostError> {
+        self.require_managed(range)?;
+        let mut at = now;
+        let mut last = None;
+        for (block, pages) in pieces(range) {
+            let (end, ticket) = self.memory.copy_to_device(block, &pages, at, device);
+            at = end;
+            last = ticket.or(last);
+        }
+        self.memory.stats.call_time += at - now;
+        Ok((at, last))
+    }
+
+    fn require_managed(&self, range: ByteRange) -> Result<(), HostError> {
+        let ByteRange { start, bytes } = range;
+        if bytes == 0 || start.checked_add(bytes).is_none() {
+            return Err(HostError::BadRange { start, bytes });
+        }
+        if !self.memory.space.all_managed(range) {
+            return Err(HostError::NotManaged { start, bytes });
+        }
+        Ok(())
+    }
+}

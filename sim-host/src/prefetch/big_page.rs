@@ -1,0 +1,16 @@
+//! The rest of each faulted page's 64 KiB big page, and nothing else.
+
+use sim_core::pages::{PAGES_PER_BIG_PAGE, PageMask};
+
+use super::Service;
+
+pub(super) fn pages(service: &Service<'_>) -> PageMask {
+    let mut out = PageMask::EMPTY;
+    let phase = service.first_page % PAGES_PER_BIG_PAGE;
+    for page in service.faulted.iter() {
+        let start = (page + phase) / PAGES_PER_BIG_PAGE * PAGES_PER_BIG_PAGE;
+        let end = (start + PAGES_PER_BIG_PAGE - phase).min(service.pages);
+        out |= PageMask::range(start.saturating_sub(phase), end);
+    }
+    out.without(service.faulted).without(service.thrashing)
+}

@@ -1,0 +1,481 @@
+//! Servicing the faults of one VA block (uvm-driver 3.6, 4, 7.4).
+
+use sim_core::Time;
+use sim_core::access::AccessKind;
+use sim_core::pages::{PAGE_BYTES, PageMask, VaBlock};
+use sim_core::push::{Cause, ChannelKind, Direction, Method, Push, Ticket};
+
+use crate::cost::HostCost;
+use crate::device::Device;
+use crate::fetch::CoalescedFault;
+use crate::params::{CopySplit, DriverParams};
+use crate::pmm::{ChunkId, List, Pmm, Source};
+use crate::prefetch::{Policy, Service};
+use crate::stats::{BatchRecord, DriverStats};
+use crate::tracker::Tracker;
+use crate::va_space::VaSpace;
+
+/// More ranges than this in one mapping operation are invalidated as a whole (uvm-driver 4.7).
+const TARGETED_INVALIDATES: u32 = 4;
+
+/// The state that a service works on.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    pub params: DriverParams,
+    pub cost: HostCost,
+    pub space: VaSpace,
+    pub pmm: Pmm,
+    pub stats: DriverStats,
+    /// All work of the batch.
+    pub batch_tracker: Tracker,
+}
+
+/// A service in progress: the CPU time it has come to, and what it has counted.
+struct Cursor<'a, D> {
+    at: Time,
+    device: &'a mut D,
+    record: &'a mut BatchRecord,
+    evicted: bool,
+}
+
+impl<D: Device> Cursor<'_, D> {
+    fn push(&mut self, channel: ChannelKind, acquire: &Tracker, methods: Vec<Method>) -> Ticket {
+        self.device.submit(Push {
+            channel,
+            submit: self.at,
+            acquire: acquire.acquires(channel),
+            methods,
+            notify: false,
+        })
+    }
+}
+
+fn tlb_invalidate(entries: u32) -> Method {
+    Method::TlbInvalidate {
+        targeted: (entries <= TARGETED_INVALIDATES).then_some(entries),
+    }
+}
+
+impl Memory {
+    /// Services the sorted faults of one block from `now` on; returns when the CPU is done with it
+    /// and whether it evicted.
+    pub fn service_block<D: Device>(
+        &mut self,
+        block: VaBlock,
+        faults: &[CoalescedFault],
+        now: Time,
+        device: &mut D,
+        record: &mut BatchRecord,
+    ) -> (Time, bool) {
+        let mut cursor = Cursor {
+            at: now + self.cost.block_fixed,
+            device,
+            record,
+            evicted: false,
+        };
+        let Some(state) = self.space.block(block) else {
+            self.stats.fatal_faults += faults.len() as u64;
+            return (cursor.at, false);
+        };
+        let mut faulted = PageMask::EMPTY;
+        let mut last = None;
+        for fault in faults {
+            let index = fault.page.index();
+            if last == Some(index) {
+                self.stats.duplicate_faults += u64::from(fault.instances);
+                continue;
+            }
+            last = Some(index);
+            cursor.record.unique_pages += 1;
+            self.stats.duplicate_faults += u64::from(fault.instances.saturating_sub(1));
+            if !state.valid.contains(index) {
+                self.stats.fatal_faults += 1;
+            } else if state.mapped.contains(index) {
+                self.stats.already_mapped_faults += 1;
+            } else {
+                faulted.insert(index);
+                if fault.access >= AccessKind::Write {
+                    self.stats.serviced_writes += 1;
+                } else {
+                    self.stats.serviced_reads += 1;
+                }
+            }
+        }
+        if faulted.is_empty() {
+            return (cursor.at, false);
+        }
+        self.stats.block_services += 1;
+        cursor.record.blocks += 1;
+        cursor.at += self.cost.fault_page.times(u64::from(faulted.count()));
+        let prefetched = self.prefetch(block, &faulted);
+        self.make_resident(block, &faulted, &prefetched, Cause::Coherence, &mut cursor);
+        (cursor.at, cursor.evicted)
+    }
+
+    /// Pages that the prefetcher adds and that are not resident yet.
+    fn prefetch(&mut self, block: VaBlock, faulted: &PageMask) -> PageMask {
+        let Some(state) = self.space.block_mut(block) else {
+            return PageMask::EMPTY;
+        };
+        state.prefetch_faults = state.prefetch_faults.saturating_add(faulted.count());
+        if !self.params.prefetch_enable
+            || self.params.prefetch_policy == Policy::None
+            || state.prefetch_faults < self.params.prefetch_min_faults
+        {
+            return PageMask::EMPTY;
+        }
+        // The block is numbered from its first managed page.
+        let first = state.valid.next_set(0).unwrap_or(0);
+        let pages = state.valid.iter().last().map_or(0, |last| last + 1 - first);
+        let shift = |mask: &PageMask| {
+            if first == 0 {
+                *mask
+            } else {
+                shifted_down(mask, first)
+            }
+        };
+        let (faulted_here, resident) = (shift(faulted), shift(&state.resident));
+        let service = Service {
+            first_page: first,
+            pages,
+            faulted: &faulted_here,
+            resident: &resident,
+            thrashing: &PageMask::EMPTY,
+        };
+        let added = self
+            .params
+            .prefetch_policy
+            .pages(&service, self.params.prefetch_threshold);
+        let added = if first == 0 {
+            added
+        } else {
+            shifted_up(&added, first)
+        };
+        (added & state.valid).without(&state.resident)
+    }
+
+    /// Makes pages resident on the GPU and maps them: unmap elsewhere, populate, copy, map.
+    fn make_resident<D: Device>(
+        &mut self,
+        block: VaBlock,
+        wanted: &PageMask,
+        prefetched: &PageMask,
+        cause: Cause,
+        cursor: &mut Cursor<'_, D>,
+    ) -> Option<Ticket> {
+        let chunk = self.ensure_chunk(block, cursor)?;
+        let state = self.space.block_mut(block)?;
+        let all = *wanted | *prefetched;
+        let arriving = all.without(&state.resident);
+        cursor.at += self.cost.migrate_page.times(u64::from(arriving.count()));
+        if !state.touched {
+            state.touched = true;
+            cursor.at += self.cost.block_first_touch;
+        }
+
+        // Other processors lose their mappings: synchronous, one call per run.
+        let unmapped = state.cpu_mapped & arriving;
+        if !unmapped.is_empty() {
+            for (first, end) in unmapped.runs() {
+                cursor.at += self.cost.cpu_unmap_call + self.cost.cpu_unmap_page.times((end - first) as u64);
+            }
+            state.cpu_mapped = state.cpu_mapped.without(&unmapped);
+            cursor.record.cpu_unmapped_pages += unmapped.count();
+        }
+
+        // Copies: one per run of pages of one cause.
+        let moving = if cause == Cause::User {
+            arriving
+        } else {
+            arriving & state.cpu_resident
+        };
+        let mut ready = *self.pmm.tracker(chunk);
+        ready.merge(&state.tracker);
+        let mut ticket = None;
+        if !moving.is_empty() {
+            let mut methods = Vec::new();
+            let runs = split_runs(block, &moving, wanted, cause, self.params.copy_split);
+            cursor.at += self.cost.push + self.cost.copy_method.times(runs.len() as u64);
+            methods.extend(runs);
+            let copied = cursor.push(ChannelKind::HostToDevice, &ready, methods);
+            ticket = Some(copied);
+            self.batch_tracker.add(copied);
+            state.tracker.add(copied);
+            ready.add(copied);
+            cursor.record.copied_pages += moving.count();
+        }
+        if cause == Cause::Coherence {
+            self.stats.demand_pages += u64::from((arriving & *wanted).count());
+            self.stats.prefetched_pages += u64::from((arriving & *prefetched).count());
+        }
+        self.stats.populated_pages += u64::from(arriving.without(&moving).count());
+        cursor.record.pages += arriving.count();
+        self.pmm.mark_written(chunk);
+
+        state.resident |= arriving;
+        state.cpu_resident = state.cpu_resident.without(&arriving);
+        let list = if state.resident.is_empty() {
+            List::Unused
+        } else {
+            List::Used
+        };
+        self.pmm.move_to(chunk, list);
+
+        // Mapping: PTE writes after everything that they make visible.
+        let mapping = all.without(&state.mapped) & state.resident;
+        if !mapping.is_empty() {
+            let entries = state.entries_to_map(&mapping);
+            cursor.at += self.cost.push + self.cost.pte_method.times(u64::from(entries));
+            let map = Method::MapPtes {
+                block,
+                pages: mapping,
+                entries,
+            };
+            let mapped = cursor.push(ChannelKind::MemOps, &ready, vec![map, tlb_invalidate(entries)]);
+            state.mapped |= mapping;
+            state.tracker.add(mapped);
+            self.batch_tracker.add(mapped);
+            ticket = ticket.or(Some(mapped));
+        }
+        ticket
+    }
+
+    /// The block's root chunk, allocated if it has none: its memory is zeroed where no page is
+    /// resident anywhere, unless it is known to be zero.
+    fn ensure_chunk<D: Device>(&mut self, block: VaBlock, cursor: &mut Cursor<'_, D>) -> Option<ChunkId> {
+        if let Some(chunk) = self.space.block(block)?.chunk {
+            return Some(chunk);
+        }
+        let chunk = if let Some((chunk, source)) = self.pmm.allocate(block) {
+            cursor.at += self.cost.chunk_alloc;
+            if source == Source::Pma {
+                cursor.at += self.cost.pma_call;
+            }
+            chunk
+        } else {
+            // Both attempts, without and with eviction, ask PMA first; then the service starts over.
+            cursor.at += self.cost.pma_call.times(2);
+            self.evict(block, cursor)?
+        };
+        let state = self.space.block_mut(block)?;
+        state.chunk = Some(chunk);
+        let holes = state.valid.without(&state.cpu_resident);
+        if !self.pmm.is_zero(chunk) && !holes.is_empty() {
+            cursor.at += self.cost.push;
+            let methods = holes
+                .runs()
+                .map(|(first, end)| Method::Memset {
+                    bytes: (end - first) as u64 * PAGE_BYTES,
+                })
+                .collect();
+            let mut after = *self.pmm.tracker(chunk);
+            after.merge(&state.tracker);
+            let zeroed = cursor.push(ChannelKind::GpuInternal, &after, methods);
+            self.pmm.tracker(chunk).add(zeroed);
+            self.batch_tracker.add(zeroed);
+        }
+        Some(chunk)
+    }
+
+    /// Evicts one root chunk for `new_owner` (uvm-driver 7.4): everything resident goes to the host,
+    /// clean or not; nothing waits on the CPU.
+    fn evict<D: Device>(&mut self, new_owner: VaBlock, cursor: &mut Cursor<'_, D>) -> Option<ChunkId> {
+        let policy = self.params.eviction_policy;
+        let victim = policy.victim(&self.pmm, self.params.seed, self.stats.evictions)?;
+        let owner = self.pmm.owner(victim)?;
+        self.stats.evictions += 1;
+        cursor.record.evictions += 1;
+        cursor.evicted = true;
+        cursor.at += self.cost.eviction;
+        let state = self.space.block_mut(owner)?;
+        let mut after = state.tracker;
+        if !state.mapped.is_empty() {
+            let entries = state.entries_to_unmap();
+            cursor.at += self.cost.push + self.cost.pte_method.times(u64::from(entries));
+            let unmap = Method::UnmapPtes {
+                block: owner,
+                pages: state.mapped,
+                entries,
+            };
+            let unmapped = cursor.push(ChannelKind::MemOps, &after, vec![unmap, tlb_invalidate(entries)]);
+            after.add(unmapped);
+            state.mapped = PageMask::EMPTY;
+        }
+        if !state.cpu_allocated {
+            state.cpu_allocated = true;
+            cursor.at += self.cost.page_population;
+        }
+        let leaving = state.resident;
+        if !leaving.is_empty() {
+            let methods: Vec<Method> = leaving
+                .runs()
+                .flat_map(|(first, end)| pieces(first, end, self.params.copy_split))
+                .map(|(first, end)| Method::Copy {
+                    direction: Direction::DeviceToHost,
+                    cause: Cause::Eviction,
+                    first: owner.page(first),
+                    pages: (end - first) as u32,
+                })
+                .collect();
+            cursor.at += self.cost.push + self.cost.copy_method.times(methods.len() as u64);
+            let copied = cursor.push(ChannelKind::DeviceToHost, &after, methods);
+            after.add(copied);
+            self.stats.evicted_pages += u64::from(leaving.count());
+        }
+        state.cpu_resident |= leaving;
+        state.resident = PageMask::EMPTY;
+        state.chunk = None;
+        state.tracker = after;
+        self.batch_tracker.merge(&after);
+        self.pmm.reassign(victim, new_owner);
+        self.pmm.tracker(victim).merge(&after);
+        Some(victim)
+    }
+
+    /// `cudaMemcpyAsync` from the host into managed memory: the pages arrive by copy, whatever was
+    /// there. Returns when the CPU is done.
+    pub fn copy_to_device<D: Device>(
+        &mut self,
+        block: VaBlock,
+        pages: &PageMask,
+        now: Time,
+        device: &mut D,
+    ) -> (Time, Option<Ticket>) {
+        let mut record = BatchRecord::default();
+        let mut cursor = Cursor {
+            at: now + self.cost.block_fixed,
+            device,
+            record: &mut record,
+            evicted: false,
+        };
+        let fresh = self
+            .space
+            .block(block)
+            .map_or(PageMask::EMPTY, |state| pages.without(&state.resident));
+        let mut ticket = self.make_resident(block, pages, &PageMask::EMPTY, Cause::User, &mut cursor);
+        // Pages that are resident already are overwritten in place.
+        let overwritten = pages.without(&fresh);
+        if !overwritten.is_empty()
+            && let Some(state) = self.space.block_mut(block)
+        {
+            let methods = split_runs(block, &overwritten, pages, Cause::User, CopySplit::Runs);
+            cursor.at += self.cost.push;
+            let copied = cursor.push(ChannelKind::HostToDevice, &state.tracker, methods);
+            state.tracker.add(copied);
+            ticket = Some(copied);
+        }
+        (cursor.at, ticket)
+    }
+
+    /// Drops all pages of a range's piece without writing them back (uvm-driver: destroying a range).
+    pub fn release_block<D: Device>(
+        &mut self,
+        block: VaBlock,
+        pages: &PageMask,
+        now: Time,
+        device: &mut D,
+    ) -> Time {
+        let mut record = BatchRecord::default();
+        let mut cursor = Cursor {
+            at: now + self.cost.managed_free_block,
+            device,
+            record: &mut record,
+            evicted: false,
+        };
+        let Some(state) = self.space.block_mut(block) else {
+            return cursor.at;
+        };
+        let unmapping = state.mapped & *pages;
+        let mut after = state.tracker;
+        if !unmapping.is_empty() {
+            let entries = if unmapping == state.mapped {
+                state.entries_to_unmap()
+            } else {
+                unmapping.count()
+            };
+            let unmap = Method::UnmapPtes {
+                block,
+                pages: unmapping,
+                entries,
+            };
+            let unmapped = cursor.push(ChannelKind::MemOps, &after, vec![unmap, tlb_invalidate(entries)]);
+            after.add(unmapped);
+        }
+        state.valid = state.valid.without(pages);
+        state.mapped = state.mapped.without(pages);
+        state.resident = state.resident.without(pages);
+        state.cpu_resident = state.cpu_resident.without(pages);
+        state.cpu_mapped = state.cpu_mapped.without(pages);
+        state.tracker = after;
+        if state.valid.is_empty() {
+            let chunk = state.chunk.take();
+            state.touched = false;
+            state.cpu_allocated = false;
+            state.prefetch_faults = 0;
+            if let Some(chunk) = chunk {
+                self.pmm.tracker(chunk).merge(&after);
+                self.pmm.free(chunk);
+            }
+        }
+        cursor.at
+    }
+}
+
+fn pieces(first: usize, end: usize, split: CopySplit) -> impl Iterator<Item = (usize, usize)> {
+    let step = match split {
+        CopySplit::Runs => end - first,
+        CopySplit::Pages => 1,
+    };
+    (first..end)
+        .step_by(step.max(1))
+        .map(move |start| (start, (start + step).min(end)))
+}
+
+/// The copies of a service: runs of pages of equal cause, ascending. Pages of `wanted` move for
+/// `cause`, the others because of the prefetcher.
+fn split_runs(
+    block: VaBlock,
+    moving: &PageMask,
+    wanted: &PageMask,
+    cause: Cause,
+    split: CopySplit,
+) -> Vec<Method> {
+    let mut runs: Vec<(usize, usize, Cause)> = (*moving & *wanted)
+        .runs()
+        .map(|(first, end)| (first, end, cause))
+        .chain(
+            moving
+                .without(wanted)
+                .runs()
+                .map(|(first, end)| (first, end, Cause::Prefetch)),
+        )
+        .collect();
+    runs.sort_unstable_by_key(|run| run.0);
+    runs.into_iter()
+        .flat_map(|(first, end, cause)| pieces(first, end, split).map(move |(f, e)| (f, e, cause)))
+        .map(|(first, end, cause)| Method::Copy {
+            direction: Direction::HostToDevice,
+            cause,
+            first: block.page(first),
+            pages: (end - first) as u32,
+        })
+        .collect()
+}
+
+fn shifted_down(mask: &PageMask, by: usize) -> PageMask {
+    let mut out = PageMask::EMPTY;
+    for (first, end) in mask.runs() {
+        if end > by {
+            out |= PageMask::range(first.max(by) - by, end - by);
+        }
+    }
+    out
+}
+
+fn shifted_up(mask: &PageMask, by: usize) -> PageMask {
+    let mut out = PageMask::EMPTY;
+    for (first, end) in mask.runs() {
+        out |= PageMask::range((first + by).min(512), (end + by).min(512));
+    }
+    out
+}
