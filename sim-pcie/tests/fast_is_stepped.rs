@@ -138,6 +138,30 @@ proptest! {
         prop_assert_eq!(fast, stepped);
     }
 
+    /// Long reads with few tags, small reads before them, interrupted by writes at any moment.
+    #[test]
+    fn streams_are_stepped(
+        config in config(),
+        tags in 4u32..100,
+        mrrs in 7u32..10,
+        before in prop::collection::vec((1u64..600, 0u64..4096), 0..80),
+        bytes in 100_000u64..600_000,
+        after in prop::collection::vec((0u64..20_000_000, any::<bool>(), 1u64..9000), 1..6),
+    ) {
+        let unlimited = LinkConfig { posted_headers: None, posted_data: None, rc_write: None, rc_read: None, rc_total: None, ..config };
+        let completions = if tags % 2 == 0 { CompletionPolicy::Rcb } else { CompletionPolicy::Max };
+        let config = LinkConfig { tags, mrrs: 1 << mrrs, lanes: 16, completions, ..unlimited };
+        let step = |gap, up, bytes, address| {
+            let direction = if up { Direction::DeviceToHost } else { Direction::HostToDevice };
+            Step { gap, transfer: Transfer { direction, bytes, address }, advance: bytes % 2 == 0 }
+        };
+        let mut steps: Vec<_> = before.into_iter().map(|(bytes, address)| step(0, false, bytes, address)).collect();
+        steps.push(step(0, false, bytes, 0));
+        steps.extend(after.into_iter().map(|(gap, up, bytes)| step(gap, up, bytes, 0)));
+        let stepped = play(&config, Exactness::Stepped, &steps);
+        prop_assert_eq!(play(&config, Exactness::Fast, &steps), stepped);
+    }
+
     /// And stepping by packets is stepping by slots, with code of its own.
     #[test]
     fn packets_are_slots(config in config(), steps in steps(6_000)) {
