@@ -66,9 +66,17 @@ impl SlotByslot {
         let align = (slot * u64::from(config.lanes) / 4).max(slot);
         let align = if config.lanes < 4 { slot } else { align };
         let interval = config.skp_interval_symbols();
-        let mut set = if config.generation.number() <= 2 { 4 * symbol } else { slot + 16 * symbol };
+        let mut set = if config.generation.number() <= 2 {
+            4 * symbol
+        } else {
+            slot + 16 * symbol
+        };
         while set % align != 0 {
-            set += if align > symbol { symbol.min(align - set % align) } else { align - set % align };
+            set += if align > symbol {
+                symbol.min(align - set % align)
+            } else {
+                align - set % align
+            };
         }
         let flit = config.generation.uses_flits().then(|| FlitState {
             per_set: interval * u64::from(config.lanes) / 256,
@@ -83,7 +91,11 @@ impl SlotByslot {
             due: if config.skp { interval * symbol } else { u64::MAX },
             interval: interval * symbol,
             set,
-            period: if config.dllp == DllpModel::Cadence { cadence_period(config) } else { 0 },
+            period: if config.dllp == DllpModel::Cadence {
+                cadence_period(config)
+            } else {
+                0
+            },
             counter: 0,
             dllps,
             flit,
@@ -93,7 +105,13 @@ impl SlotByslot {
 
     /// One slot at tick `t`. `pick` chooses the packet that starts now, if any may; `sent` takes a packet
     /// and the tick at which its last byte is out.
-    fn step(&mut self, t: u64, slots: impl Fn(&Packet) -> u64, pick: impl FnOnce() -> Option<Packet>, mut sent: impl FnMut(Packet, u64)) {
+    fn step(
+        &mut self,
+        t: u64,
+        slots: impl Fn(&Packet) -> u64,
+        pick: impl FnOnce() -> Option<Packet>,
+        mut sent: impl FnMut(Packet, u64),
+    ) {
         if self.flit.is_some() {
             return self.step_flit(t, slots, pick, sent);
         }
@@ -134,7 +152,13 @@ impl SlotByslot {
         }
     }
 
-    fn step_flit(&mut self, t: u64, slots: impl Fn(&Packet) -> u64, pick: impl FnOnce() -> Option<Packet>, mut sent: impl FnMut(Packet, u64)) {
+    fn step_flit(
+        &mut self,
+        t: u64,
+        slots: impl Fn(&Packet) -> u64,
+        pick: impl FnOnce() -> Option<Packet>,
+        mut sent: impl FnMut(Packet, u64),
+    ) {
         let Some(flit) = &mut self.flit else { return };
         if flit.in_set > 0 {
             flit.in_set -= 1;
@@ -179,7 +203,9 @@ struct Queue {
 
 impl Queue {
     fn serve(&mut self, arrival: u64, bytes: u64) -> u64 {
-        let Some(rate) = self.rate.map(u128::from) else { return arrival };
+        let Some(rate) = self.rate.map(u128::from) else {
+            return arrival;
+        };
         if u128::from(arrival) * rate > self.free / rate * rate {
             self.free = self.free.max(u128::from(arrival) * rate);
         }
@@ -193,7 +219,10 @@ impl Queue {
 ///
 /// # Errors
 /// A field of `config` that no link can have.
-pub fn simulate(config: &LinkConfig, transfers: &[(Time, Transfer)]) -> Result<(Vec<Completion>, LinkStats), LinkConfigError> {
+pub fn simulate(
+    config: &LinkConfig,
+    transfers: &[(Time, Transfer)],
+) -> Result<(Vec<Completion>, LinkStats), LinkConfigError> {
     config.validate()?;
     let (mps, rcb, latency) = (u64::from(config.mps), u64::from(config.rcb), config.one_way.0);
     let mut writes: VecDeque<(u64, Packet)> = VecDeque::new();
@@ -202,7 +231,11 @@ pub fn simulate(config: &LinkConfig, transfers: &[(Time, Transfer)]) -> Result<(
     for (id, (ready, transfer)) in transfers.iter().enumerate() {
         let (address, bytes) = (transfer.address % 4096, transfer.bytes.max(1));
         let write = transfer.direction == Direction::DeviceToHost;
-        for piece in split_request(address, bytes, u64::from(if write { config.write_tlp } else { config.mrrs })) {
+        for piece in split_request(
+            address,
+            bytes,
+            u64::from(if write { config.write_tlp } else { config.mrrs }),
+        ) {
             let last = piece.address + piece.bytes == address + bytes;
             let mut packet = Packet {
                 kind: if write { Kind::MWr } else { Kind::MRd },
@@ -224,11 +257,26 @@ pub fn simulate(config: &LinkConfig, transfers: &[(Time, Transfer)]) -> Result<(
         }
     }
     let limited = config.rc_write.is_some() || config.rc_total.is_some();
-    let headers = config.posted_headers.or(limited.then_some(64)).map_or(u64::MAX, u64::from);
-    let data = config.posted_data.or(limited.then_some(1024)).map_or(u64::MAX, u64::from);
-    let mut rc_total = Queue { rate: config.rc_total, free: 0 };
-    let mut rc_read = Queue { rate: config.rc_read, free: 0 };
-    let mut rc_write = Queue { rate: config.rc_write, free: 0 };
+    let headers = config
+        .posted_headers
+        .or(limited.then_some(64))
+        .map_or(u64::MAX, u64::from);
+    let data = config
+        .posted_data
+        .or(limited.then_some(1024))
+        .map_or(u64::MAX, u64::from);
+    let mut rc_total = Queue {
+        rate: config.rc_total,
+        free: 0,
+    };
+    let mut rc_read = Queue {
+        rate: config.rc_read,
+        free: 0,
+    };
+    let mut rc_write = Queue {
+        rate: config.rc_write,
+        free: 0,
+    };
     let (mut up, mut down) = (SlotByslot::new(config, 1), SlotByslot::new(config, 2));
     let mut completions: VecDeque<(u64, Packet)> = VecDeque::new();
     let mut events: VecDeque<(u64, Event)> = VecDeque::new();
@@ -239,8 +287,13 @@ pub fn simulate(config: &LinkConfig, transfers: &[(Time, Transfer)]) -> Result<(
     let slots = |p: &Packet| config.tlp_slots(p.kind, p.payload);
     while done.len() < transfers.len() {
         // Everything up to now, in time order.
-        while let Some(at) = (0..events.len()).filter(|&i| events[i].0 <= t).min_by_key(|&i| (events[i].0, i)) {
-            let Some((time, event)) = events.remove(at) else { break };
+        while let Some(at) = (0..events.len())
+            .filter(|&i| events[i].0 <= t)
+            .min_by_key(|&i| (events[i].0, i))
+        {
+            let Some((time, event)) = events.remove(at) else {
+                break;
+            };
             match event {
                 Event::CreditsBack(units) => {
                     held_headers -= 1;
@@ -262,27 +315,35 @@ pub fn simulate(config: &LinkConfig, transfers: &[(Time, Transfer)]) -> Result<(
                             let end = packet.address + packet.payload;
                             for piece in split_completions(packet.address, packet.payload, mps, rcb, max) {
                                 let last_of_read = piece.address + piece.bytes == end;
-                                completions.push_back((ready, Packet {
-                                    kind: Kind::CplD,
-                                    payload: piece.bytes,
-                                    count: config.tlp_bytes(Kind::CplD, piece.bytes),
-                                    last: packet.last && last_of_read,
-                                    last_of_read,
-                                    ..packet
-                                }));
+                                completions.push_back((
+                                    ready,
+                                    Packet {
+                                        kind: Kind::CplD,
+                                        payload: piece.bytes,
+                                        count: config.tlp_bytes(Kind::CplD, piece.bytes),
+                                        last: packet.last && last_of_read,
+                                        last_of_read,
+                                        ..packet
+                                    },
+                                ));
                             }
                         }
                         Kind::CplD => tags += u64::from(packet.last_of_read),
                     }
                     if packet.last && packet.kind != Kind::MRd {
-                        done.push(Completion { id: TransferId(packet.transfer as u64), time: Time(time) });
+                        done.push(Completion {
+                            id: TransferId(packet.transfer as u64),
+                            time: Time(time),
+                        });
                     }
                 }
             }
         }
         let pick_up = || {
             let write = writes.front().filter(|w| w.0 <= t).copied();
-            let has_credit = write.is_none_or(|(_, p)| held_headers < headers && p.payload.div_ceil(16) <= data - held_units.min(data));
+            let has_credit = write.is_none_or(|(_, p)| {
+                held_headers < headers && p.payload.div_ceil(16) <= data - held_units.min(data)
+            });
             if !has_credit {
                 return None;
             }
@@ -296,7 +357,13 @@ pub fn simulate(config: &LinkConfig, transfers: &[(Time, Transfer)]) -> Result<(
                 (None, None) => return None,
                 (Some(_), None) => writes.pop_front()?,
                 (None, Some(_)) => reads.pop_front()?,
-                (Some(_), Some(_)) => if write_first { writes.pop_front()? } else { reads.pop_front()? },
+                (Some(_), Some(_)) => {
+                    if write_first {
+                        writes.pop_front()?
+                    } else {
+                        reads.pop_front()?
+                    }
+                }
             };
             wrote_last = packet.kind == Kind::MWr;
             if wrote_last {
@@ -308,19 +375,30 @@ pub fn simulate(config: &LinkConfig, transfers: &[(Time, Transfer)]) -> Result<(
             }
             Some(packet)
         };
-        up.step(t, slots, pick_up, |p, end| events.push_back((end + latency, Event::Arrives(p))));
+        up.step(t, slots, pick_up, |p, end| {
+            events.push_back((end + latency, Event::Arrives(p)))
+        });
         let pick_down = || {
             completions.front().filter(|c| c.0 <= t)?;
             let (_, packet) = completions.pop_front()?;
             payload[1] += packet.payload;
             Some(packet)
         };
-        down.step(t, slots, pick_down, |p, end| events.push_back((end + latency, Event::Arrives(p))));
+        down.step(t, slots, pick_down, |p, end| {
+            events.push_back((end + latency, Event::Arrives(p)))
+        });
         t += config.slot_ticks();
     }
     done.sort_by_key(|c| (c.time, c.id));
     let end = done.last().map_or(0, |c| c.time.0);
     // The loop ends with a few slots of lag: ordered sets of that time are not compared.
-    let stats = |wire: &SlotByslot, payload| DirectionStats::new(wire.count, (wire.slot, wire.set), payload, end);
-    Ok((done, LinkStats { up: stats(&up, payload[0]), down: stats(&down, payload[1]) }))
+    let stats =
+        |wire: &SlotByslot, payload| DirectionStats::new(wire.count, (wire.slot, wire.set), payload, end);
+    Ok((
+        done,
+        LinkStats {
+            up: stats(&up, payload[0]),
+            down: stats(&down, payload[1]),
+        },
+    ))
 }
