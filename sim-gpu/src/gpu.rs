@@ -488,7 +488,6 @@ impl<P: AccessPattern> Gpu<P> {
     fn retry_parked(&mut self, now: Time, port: &mut impl Port) {
         self.stats.replays += 1;
         self.catch_up_kernels(now);
-        let limit = self.shared.params.utlb_outstanding_faults;
         let Shared {
             buffer,
             utlbs,
@@ -501,7 +500,6 @@ impl<P: AccessPattern> Gpu<P> {
         awakened.clear();
         for utlb in utlbs.iter_mut() {
             utlb.replay(
-                limit,
                 |page| table.is_mapped(page),
                 |waiter| {
                     self.stats.replay_hits += 1;
@@ -516,7 +514,7 @@ impl<P: AccessPattern> Gpu<P> {
         buffer.restart(now + params.miss_latency(), utlbs, params);
         if !params.hit_under_fault {
             for (utlb, blocked) in self.shared.utlbs.iter().zip(&mut self.shared.blocked) {
-                if utlb.is_idle() {
+                if utlb.is_empty() {
                     awakened.append(blocked);
                 }
             }

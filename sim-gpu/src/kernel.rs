@@ -69,7 +69,7 @@ impl Shared {
         let utlbs = params.utlbs();
         Shared {
             table: PageTable::new(),
-            utlbs: vec![Utlb::default(); utlbs],
+            utlbs: vec![Utlb::new(params.utlb_outstanding_faults); utlbs],
             blocked: vec![Vec::new(); utlbs],
             buffer: FaultBuffer::default(),
             walkers: Walkers::new(params.page_walkers, params.page_walk_latency),
@@ -81,13 +81,11 @@ impl Shared {
         }
     }
 
-    /// Parks every access to a page without PTE; returns how many there are. Each warp issues its
-    /// independent accesses back to back before the next warp does.
+    /// Parks every access to a page without PTE; returns how many there are.
     fn park(&mut self, accesses: &[Access], utlb: usize, waiter: Waiter, now: Time) -> u32 {
         let pages = accesses.iter().map(|a| a.pages).max().unwrap_or(0);
         let mut misses = 0;
-        let mut parked = 0;
-        let mut was_idle = false;
+        let mut before = 0;
         let walk_from = now + self.params.utlb_latency + self.params.l2_tlb_latency;
         let mut ready = Time::MAX;
         for offset in 0..pages {
@@ -102,30 +100,36 @@ impl Shared {
             }
             if misses == 0 {
                 self.buffer.catch_up(now, &mut self.utlbs, &self.params);
-                was_idle = self.utlbs[utlb].unemitted() == 0;
+                before = self.utlbs[utlb].unemitted() as u64;
             }
             for _ in self.missing.iter().filter(|missing| **missing) {
                 ready = ready.min(self.walkers.walk(walk_from));
             }
             let warps = accesses.iter().map(|a| a.warps).max().unwrap_or(0);
             for warp in 0..warps {
-                for (access, missing) in accesses.iter().zip(&self.missing) {
+                for (rank, (access, missing)) in accesses.iter().zip(&self.missing).enumerate() {
                     if *missing && warp < access.warps {
                         let page = Page(access.first.0 + u64::from(offset));
-                        let request = ParkedAccess {
+                        let (kind, rank) = (access.kind, rank as u16);
+                        self.utlbs[utlb].miss(ParkedAccess {
                             page,
                             waiter,
-                            kind: access.kind,
-                        };
-                        let limit = self.params.utlb_outstanding_faults;
-                        parked += u64::from(self.utlbs[utlb].miss(request, limit));
+                            kind,
+                            rank,
+                            missed: now,
+                        });
                         misses += 1;
                     }
                 }
             }
         }
+        if misses == 0 {
+            return 0;
+        }
+        let parked = self.utlbs[utlb].unemitted() as u64 - before;
         self.misses += u64::from(misses);
-        self.buffer.faults_parked(parked, was_idle, ready, &self.params);
+        self.buffer
+            .faults_parked(parked, before == 0, ready, &self.params);
         misses
     }
 
@@ -383,7 +387,7 @@ impl<P: AccessPattern> KernelRun<P> {
     }
 
     fn count_clean(&self, shared: &Shared) -> u64 {
-        if !shared.params.hit_under_fault && (!self.alone || shared.utlbs.iter().any(|u| !u.is_idle())) {
+        if !shared.params.hit_under_fault && (!self.alone || shared.utlbs.iter().any(|u| !u.is_empty())) {
             return 0;
         }
         let mut clean = self.left;
@@ -530,7 +534,7 @@ impl<P: AccessPattern> KernelRun<P> {
             kernel: self.index,
             slot: index,
         };
-        if !shared.params.hit_under_fault && !shared.utlbs[utlb].is_idle() {
+        if !shared.params.hit_under_fault && !shared.utlbs[utlb].is_empty() {
             shared.blocked[utlb].push(waiter);
             self.set_phase(index, Phase::Blocked, now, shared);
             return;

@@ -5,8 +5,7 @@
 //! is parked writes one fault entry; a replay retries all of them, and those that still miss write
 //! new entries, by uTLB and then by age.
 
-use std::collections::VecDeque;
-
+use sim_core::Time;
 use sim_core::access::AccessKind;
 use sim_core::pages::Page;
 
@@ -28,55 +27,67 @@ pub struct ParkedAccess {
     pub waiter: Waiter,
     /// What the access is.
     pub kind: AccessKind,
+    /// Which of its warp's independent accesses it is. All warps of an SM issue their first access
+    /// before any issues its second one: the loose round robin of the warp schedulers.
+    pub rank: u16,
+    /// When it missed.
+    pub missed: Time,
 }
 
-/// The parked and waiting accesses of one uTLB.
+/// The parked and waiting accesses of one uTLB, oldest first.
+///
+/// The first `limit` of them are parked; `emitted` of these have written their entry.
 #[derive(Clone, Debug, Default)]
 pub struct Utlb {
-    /// Admitted, oldest first; the first `emitted` have written their entry.
-    parked: Vec<ParkedAccess>,
+    accesses: Vec<ParkedAccess>,
     emitted: usize,
-    /// Misses that found the uTLB full, oldest first.
-    waiting: VecDeque<ParkedAccess>,
+    limit: usize,
 }
 
 impl Utlb {
-    /// No access is parked and none waits.
-    pub fn is_idle(&self) -> bool {
-        self.parked.is_empty() && self.waiting.is_empty()
+    /// A uTLB that parks up to `limit` accesses.
+    pub fn new(limit: u32) -> Utlb {
+        Utlb {
+            accesses: Vec::new(),
+            emitted: 0,
+            limit: limit as usize,
+        }
     }
 
     /// Parked accesses that have still to write their entry.
     pub fn unemitted(&self) -> usize {
-        self.parked.len() - self.emitted
+        self.accesses.len().min(self.limit) - self.emitted
     }
 
     /// Accesses parked and waiting.
     pub fn len(&self) -> usize {
-        self.parked.len() + self.waiting.len()
+        self.accesses.len()
     }
 
     /// Nothing is parked or waiting.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.accesses.is_empty()
     }
 
-    /// A miss arrives: parks if there is room under `limit`, else waits. True if it parked.
-    pub fn miss(&mut self, access: ParkedAccess, limit: u32) -> bool {
-        if self.parked.len() < limit as usize && self.waiting.is_empty() {
-            self.parked.push(access);
-            true
-        } else {
-            self.waiting.push_back(access);
-            false
+    /// A miss arrives. It parks if there is room; of the misses of one moment, lower ranks go first.
+    pub fn miss(&mut self, access: ParkedAccess) {
+        let mut at = self.accesses.len();
+        while at > self.emitted
+            && self.accesses[at - 1].missed == access.missed
+            && self.accesses[at - 1].rank > access.rank
+        {
+            at -= 1;
         }
+        self.accesses.insert(at, access);
     }
 
     /// The next access to write its entry.
     pub fn emit(&mut self) -> Option<ParkedAccess> {
-        let access = *self.parked.get(self.emitted)?;
+        if self.unemitted() == 0 {
+            return None;
+        }
         self.emitted += 1;
-        Some(access)
+        Some(self.accesses[self.emitted - 1])
     }
 
     /// Marks up to `n` accesses as having written their entry, without looking at them.
@@ -90,29 +101,27 @@ impl Utlb {
     ///
     /// `is_mapped` says whether a page has a PTE now; `hit` hears of every access that hits. Those
     /// that still miss have their entry to write again.
-    pub fn replay(&mut self, limit: u32, is_mapped: impl Fn(Page) -> bool, mut hit: impl FnMut(Waiter)) {
+    pub fn replay(&mut self, is_mapped: impl Fn(Page) -> bool, mut hit: impl FnMut(Waiter)) {
         self.emitted = 0;
-        self.parked.retain(|access| {
+        let mut parked = 0;
+        let limit = self.limit;
+        self.accesses.retain(|access| {
+            // Beyond the limit nothing is retried: these have not been looked up.
+            if parked == limit {
+                return true;
+            }
             let mapped = is_mapped(access.page);
             if mapped {
                 hit(access.waiter);
+            } else {
+                parked += 1;
             }
             !mapped
         });
-        while self.parked.len() < limit as usize {
-            let Some(access) = self.waiting.pop_front() else {
-                break;
-            };
-            if is_mapped(access.page) {
-                hit(access.waiter);
-            } else {
-                self.parked.push(access);
-            }
-        }
     }
 
     /// Pages waited for, for reports of a simulation that cannot go on.
     pub fn pages(&self) -> impl Iterator<Item = Page> + '_ {
-        self.parked.iter().chain(&self.waiting).map(|access| access.page)
+        self.accesses.iter().map(|access| access.page)
     }
 }
