@@ -362,9 +362,9 @@ pub fn link_csv(mut reader: impl BufRead) -> Result<CheckReport, CheckError> {
             }
         }
         if good {
-            report.passed += 1
+            report.passed += 1;
         } else {
-            report.failed += 1
+            report.failed += 1;
         }
     }
     if report.passed + report.failed == 0 {

@@ -1,6 +1,7 @@
 //! What a link is: generation, width, packet limits, latencies. Every number has a default and a source.
 
 use sim_core::Time;
+use std::fmt;
 
 /// A PCI Express generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -224,8 +225,8 @@ const LONGEST: Time = Time::from_us(1_000_000);
 fn require(
     ok: bool,
     key: &'static str,
-    value: impl ToString,
-    allowed: impl ToString,
+    value: impl fmt::Display,
+    allowed: impl fmt::Display,
 ) -> Result<(), LinkConfigError> {
     if ok {
         Ok(())

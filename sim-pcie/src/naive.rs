@@ -118,7 +118,7 @@ impl SlotByslot {
         if t < self.busy_until {
             return;
         }
-        let on_symbol = t % self.align == 0;
+        let on_symbol = t.is_multiple_of(self.align);
         if self.due <= t {
             if on_symbol {
                 self.busy_until = t + self.set;
@@ -376,7 +376,7 @@ pub fn simulate(
             Some(packet)
         };
         up.step(t, slots, pick_up, |p, end| {
-            events.push_back((end + latency, Event::Arrives(p)))
+            events.push_back((end + latency, Event::Arrives(p)));
         });
         let pick_down = || {
             completions.front().filter(|c| c.0 <= t)?;
@@ -385,7 +385,7 @@ pub fn simulate(
             Some(packet)
         };
         down.step(t, slots, pick_down, |p, end| {
-            events.push_back((end + latency, Event::Arrives(p)))
+            events.push_back((end + latency, Event::Arrives(p)));
         });
         t += config.slot_ticks();
     }

@@ -114,7 +114,7 @@ impl Plan {
     fn wire_bytes(&self, address: u64, bytes: u64, max: bool) -> u64 {
         let mut sum = 0;
         self.completions(address, bytes, max, |payload, count| {
-            sum += self.completion(payload).slots * 4 * count
+            sum += self.completion(payload).slots * 4 * count;
         });
         sum
     }
@@ -437,7 +437,7 @@ impl State {
         } = self;
         let packets = sent * full.completions;
         let (_, end) = down.burst(0, full.completion, packets, u64::MAX, |_, run| {
-            tags.record(run, full.completions)
+            tags.record(run, full.completions);
         });
         let bytes = sent * plan.read_limit;
         self.payload[1] += bytes;

@@ -344,11 +344,9 @@ impl SlotWire {
 
     /// Data-link groups that are sent within the first `packets` packets of a run.
     fn groups(&self, counter: u64, unit: Unit, packets: u64) -> u64 {
-        if self.cadence.period == 0 {
-            0
-        } else {
-            (counter + packets * unit.count) / self.cadence.period
-        }
+        (counter + packets * unit.count)
+            .checked_div(self.cadence.period)
+            .unwrap_or(0)
     }
 
     fn account(&mut self, unit: Unit, packets: u64) {

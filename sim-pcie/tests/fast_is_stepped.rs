@@ -20,8 +20,16 @@ fn config() -> impl Strategy<Value = LinkConfig> {
         any::<bool>(),
     );
     let timing = (
-        prop_oneof![Just(75 * 1024u64), 0u64..200_000],
-        prop_oneof![Just(350 * 1024u64), 0u64..800_000],
+        prop_oneof![
+            Just(75 * 1024u64),
+            0u64..200_000,
+            (0u64..48).prop_map(|n| n * 4160)
+        ],
+        prop_oneof![
+            Just(350 * 1024u64),
+            0u64..800_000,
+            (0u64..190).prop_map(|n| n * 4160)
+        ],
         any::<bool>(),
         prop::option::of((160u32..1500).prop_map(|n| n * 4)),
         any::<bool>(),

@@ -23,8 +23,9 @@ fn scenario() -> impl Strategy<Value = Scenario> {
         (7u32..10).prop_map(|bits| 1u32 << bits),
         prop::sample::select(vec![64u32, 128]),
         any::<bool>(),
-        0u64..200_000,
-        0u64..500_000,
+        // Often whole slots, so that things happen at the same time.
+        prop_oneof![0u64..200_000, (0u64..48).prop_map(|n| n * 4160)],
+        prop_oneof![0u64..500_000, (0u64..120).prop_map(|n| n * 4160)],
         prop_oneof![Just(1u32), Just(3), Just(256)],
     );
     let flow = (
@@ -33,7 +34,7 @@ fn scenario() -> impl Strategy<Value = Scenario> {
         prop::option::of(1u32..9),
         prop::option::of(32u32..129),
         prop::option::of(1u32..5),
-        0u64..50_000,
+        prop_oneof![0u64..50_000, (0u64..12).prop_map(|n| n * 4160)],
         1u64..3,
         prop::option::of(1500u64..6000),
     );

@@ -178,7 +178,7 @@ fn example_6_ack_latency() {
     // period, what comes until the next; one that holds less than the former throttles.
     let last = |bytes: u64| {
         let mut link = protocol(&config, Errors::default(), |ports| {
-            ports[0].retry_bytes = Some(bytes)
+            ports[0].retry_bytes = Some(bytes);
         });
         link.write(Time::ZERO, 0, 1 << 16);
         link.run(Stepping::Packets).unwrap();
@@ -368,7 +368,7 @@ fn lost_update_is_refreshed_and_replays_retrain() {
 #[test]
 fn a_deadlock_names_class_and_credit() {
     let mut link = protocol(&gen3(), Errors::default(), |ports| {
-        ports[0].credits[0].data = Some(8)
+        ports[0].credits[0].data = Some(8);
     });
     link.write(Time::ZERO, 0, 256);
     let deadlock = link.run(Stepping::Packets).unwrap_err();
