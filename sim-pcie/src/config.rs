@@ -78,12 +78,12 @@ pub enum CompletionPolicy {
     Rcb,
     /// As few completions as the rules allow.
     Max,
-    /// `rcb` of every `of` reads are cut as [`Rcb`](Self::Rcb), the others as [`Max`](Self::Max),
-    /// evenly interleaved: reaches any mean completion size deterministically.
+    /// The first `rcb` of every `of` reads are cut as [`Rcb`](Self::Rcb), the others as
+    /// [`Max`](Self::Max): reaches any mean completion size deterministically.
     Mixed {
         /// Reads cut at every boundary ...
         rcb: u32,
-        /// ... out of so many.
+        /// ... out of so many in a row.
         of: u32,
     },
 }

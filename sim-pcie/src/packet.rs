@@ -69,7 +69,7 @@ pub struct Piece {
 /// across 4 KiB.
 pub fn first_request(address: u64, bytes: u64, limit: u64) -> u64 {
     let limit = limit.min(PAGE_BYTES);
-    bytes.min(limit - address % limit)
+    bytes.min(limit - (address & (limit - 1)))
 }
 
 /// Cuts writes at multiples of the write size and reads at multiples of the largest read, so that only
@@ -88,7 +88,7 @@ pub fn split_request(address: u64, bytes: u64, limit: u64) -> impl Iterator<Item
     })
 }
 
-/// Length of the first completion of a read of `bytes` at `address`.
+/// Length of the first completion of a read of `bytes` at `address`; `mps` and `rcb` are powers of two.
 ///
 /// Cut at every boundary, or (`max`) only where `mps` forces it; every completion but the last ends on a
 /// boundary.
@@ -97,10 +97,10 @@ pub fn first_completion(address: u64, bytes: u64, mps: u64, rcb: u64, max: bool)
         if bytes <= mps {
             bytes
         } else {
-            (address + mps) / rcb * rcb - address
+            ((address + mps) & !(rcb - 1)) - address
         }
     } else {
-        bytes.min(rcb - address % rcb)
+        bytes.min(rcb - (address & (rcb - 1)))
     }
 }
 
@@ -131,12 +131,21 @@ pub fn split_completions(
 impl CompletionPolicy {
     /// Is read number `index` answered with the fewest completions?
     pub fn is_max(self, index: u64) -> bool {
+        self.run(index).0
+    }
+
+    /// The same, and how many reads from `index` on are answered alike.
+    pub fn run(self, index: u64) -> (bool, u64) {
         match self {
-            CompletionPolicy::Rcb => false,
-            CompletionPolicy::Max => true,
+            CompletionPolicy::Rcb => (false, u64::MAX),
+            CompletionPolicy::Max => (true, u64::MAX),
             CompletionPolicy::Mixed { rcb, of } => {
-                let (rcb, of, i) = (u64::from(rcb), u64::from(of), index % u64::from(of));
-                (i + 1) * rcb / of == i * rcb / of
+                let (rcb, of, place) = (u64::from(rcb), u64::from(of), index % u64::from(of));
+                if place < rcb {
+                    (false, rcb - place)
+                } else {
+                    (true, of - place)
+                }
             }
         }
     }
@@ -183,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn mixed_interleaves_in_the_given_ratio() {
+    fn mixed_keeps_the_given_ratio() {
         for (rcb, of) in [(0, 1), (1, 1), (1, 3), (5, 7), (999, 1000)] {
             let policy = CompletionPolicy::Mixed { rcb, of };
             let max = (0..u64::from(of) * 3).filter(|&i| policy.is_max(i)).count() as u32;

@@ -36,9 +36,9 @@ pub(crate) struct Plan {
     arbiter: Arbiter,
     /// A full aligned write.
     full_write: Unit,
-    /// Wire bytes of the completions of a full aligned read, and how many there are of what size; `None`
-    /// if reads differ.
-    full_read: Option<FullRead>,
+    /// Full aligned reads: cut at every boundary, and as little as possible.
+    full_reads: [FullRead; 2],
+    stream: Stream,
 }
 
 /// A full aligned read and its completions.
@@ -47,6 +47,11 @@ struct FullRead {
     request: Unit,
     completion: Unit,
     completions: u64,
+}
+
+/// When full reads can be launched in bulk.
+#[derive(Clone, Copy, Debug)]
+struct Stream {
     /// Most ticks from the moment a request is ready (the wire idle or just ending a request) to its end.
     on_wire: u64,
     /// Most ticks from there to its completions being ready, with room for one ordered set downstream.
@@ -63,6 +68,15 @@ struct FullRead {
 impl Plan {
     pub fn new(config: LinkConfig, fast: bool) -> Plan {
         let (mps, rcb) = (u64::from(config.mps), u64::from(config.rcb));
+        let unit = Unit {
+            slots: config.tlp_slots(Kind::MWr, u64::from(config.write_tlp)),
+            count: 0,
+        };
+        let none = FullRead {
+            request: unit,
+            completion: unit,
+            completions: 1,
+        };
         let mut plan = Plan {
             latency: config.one_way.0,
             write_limit: u64::from(config.write_tlp),
@@ -71,14 +85,19 @@ impl Plan {
             rcb,
             fast,
             arbiter: config.arbiter,
-            full_write: Unit {
-                slots: config.tlp_slots(Kind::MWr, u64::from(config.write_tlp)),
-                count: 0,
+            full_write: unit,
+            full_reads: [none; 2],
+            stream: Stream {
+                on_wire: 0,
+                turn: 0,
+                bursts: false,
+                streams: false,
+                settle: 0,
             },
-            full_read: None,
             config,
         };
-        plan.full_read = plan.full_read();
+        plan.full_reads = [plan.full_read(false), plan.full_read(true)];
+        plan.stream = plan.stream();
         plan
     }
 
@@ -104,7 +123,11 @@ impl Plan {
         let (mut at, mut left) = (address, bytes);
         while left > 0 {
             let payload = first_completion(at, left, self.mps, self.rcb, max);
-            let count = if payload == step { left / step } else { 1 };
+            let count = if payload == step {
+                left >> step.trailing_zeros()
+            } else {
+                1
+            };
             each(payload, count);
             at += payload * count;
             left -= payload * count;
@@ -119,39 +142,43 @@ impl Plan {
         sum
     }
 
-    fn full_read(&self) -> Option<FullRead> {
-        let max = match self.config.completions {
-            CompletionPolicy::Rcb => false,
-            CompletionPolicy::Max => true,
-            CompletionPolicy::Mixed { .. } => return None,
-        };
+    fn full_read(&self, max: bool) -> FullRead {
         let payload = first_completion(0, self.read_limit, self.mps, self.rcb, max);
-        let completions = self.read_limit / payload;
-        let (completion, request) = (
-            self.completion(payload),
-            self.request(self.wire_bytes(0, self.read_limit, max)),
-        );
+        FullRead {
+            request: self.request(self.wire_bytes(0, self.read_limit, max)),
+            completion: self.completion(payload),
+            completions: self.read_limit / payload,
+        }
+    }
+
+    fn stream(&self) -> Stream {
         let (up, down) = (
             Wire::new(&self.config, Side::Up),
             Wire::new(&self.config, Side::Down),
         );
-        let ticks = down.least_ticks(completion, completions);
-        let request_ticks = up.least_ticks(request, 1) + 2 * self.config.slot_ticks();
+        let used = match self.config.completions {
+            CompletionPolicy::Rcb => &self.full_reads[..1],
+            CompletionPolicy::Max => &self.full_reads[1..],
+            CompletionPolicy::Mixed { .. } => &self.full_reads[..],
+        };
+        let ticks = used
+            .iter()
+            .map(|full| down.least_ticks(full.completion, full.completions))
+            .min()
+            .unwrap_or(1);
+        let request_ticks = up.least_ticks(used[0].request, 1) + 2 * self.config.slot_ticks();
         let on_wire = up.jitter() + request_ticks;
         let turn = on_wire + self.latency + self.config.host_read.0 + down.jitter();
         let bursts = ticks >= 2 * request_ticks;
         let window = (u64::from(self.config.tags) - 1).saturating_mul(ticks);
         let streams = bursts && window >= turn + self.latency;
-        Some(FullRead {
-            request,
-            completion,
-            completions,
+        Stream {
             on_wire,
             turn,
             bursts,
             streams,
             settle: on_wire / ticks + 2,
-        })
+        }
     }
 }
 
@@ -369,34 +396,35 @@ impl State {
     /// after it as keep the completions back to back and start before `limit`.
     fn launch_read(&mut self, plan: &Plan, ready: u64, start: u64, limit: u64) {
         let Some(&job) = self.reads.front() else { return };
-        if plan.fast
+        let bulk = plan.fast
+            && plan.stream.bursts
             && self.writes.is_empty()
             && self.host.plain_reads()
             && job.left >= 2 * plan.read_limit
-            && job.address % plan.read_limit == 0
-            && let Some(full) = &plan.full_read
-            && (self.burst_reads(full, ready, start, limit, job.left / plan.read_limit, plan))
+            && job.address & (plan.read_limit - 1) == 0;
+        if !(bulk
+            && self.burst_reads(
+                plan,
+                ready,
+                start,
+                limit,
+                job.left >> plan.read_limit.trailing_zeros(),
+            ))
         {
-            return;
+            self.launch_one_read(plan, ready);
         }
-        self.launch_one_read(plan, ready);
     }
 
     /// Tries to launch several of `reads` full reads at once; false: nothing was done.
-    fn burst_reads(
-        &mut self,
-        full: &FullRead,
-        ready: u64,
-        start: u64,
-        limit: u64,
-        reads: u64,
-        plan: &Plan,
-    ) -> bool {
-        if !full.bursts || self.down.free() < start + full.turn {
+    fn burst_reads(&mut self, plan: &Plan, ready: u64, start: u64, limit: u64, reads: u64) -> bool {
+        let stream = &plan.stream;
+        if self.down.free() < start + stream.turn {
             return false;
         }
+        let (max, alike) = plan.config.completions.run(self.tags.issued());
+        let full = &plan.full_reads[usize::from(max)];
         // Tags to spare: requests back to back.
-        let free = self.tags.available(&self.down, start).min(reads);
+        let free = self.tags.available(&self.down, start).min(reads).min(alike);
         if free >= 2 {
             let (sent, end) = self.up.burst(ready, full.request, free, limit, |_, _| ());
             self.frontier = end;
@@ -405,7 +433,7 @@ impl State {
         }
         // Every request waits for a tag, whose return is at least one read's completions later than that of
         // the one before; the data stay back to back because enough reads are outstanding.
-        let tag_bound = full.streams && self.tags.next_free(&self.down) == ready && self.up.free() <= ready;
+        let tag_bound = stream.streams && self.tags.next_free(&self.down) == ready && self.up.free() <= ready;
         let oldest = self.tags.issued().checked_sub(u64::from(plan.config.tags));
         if !tag_bound || oldest.is_none_or(|oldest| oldest < self.full_since) {
             return false;
@@ -413,14 +441,14 @@ impl State {
         let mut sent = reads - 1;
         if limit < u64::MAX {
             sent = sent.min(u64::from(plan.config.tags));
-            while sent > full.settle {
+            while sent > stream.settle {
                 match self.tags.free_of(&self.down, sent - 1) {
-                    Some(free) if free + full.on_wire < limit => break,
+                    Some(free) if free + stream.on_wire < limit => break,
                     _ => sent /= 2,
                 }
             }
         }
-        let sent = sent.saturating_sub(full.settle);
+        let sent = sent.saturating_sub(stream.settle).min(alike);
         if sent == 0 {
             return false;
         }
@@ -462,17 +490,29 @@ impl State {
         let Some(job) = reads.front_mut() else { return };
         let bytes = first_request(job.address, job.left, plan.read_limit);
         let max = plan.config.completions.is_max(tags.issued());
-        let end = up.send(ready, plan.request(plan.wire_bytes(job.address, bytes, max)));
+        let full = &plan.full_reads[usize::from(max)];
+        let request = if bytes == plan.read_limit {
+            full.request
+        } else {
+            plan.request(plan.wire_bytes(job.address, bytes, max))
+        };
+        let end = up.send(ready, request);
         self.frontier = end;
         let data = host.read(end + plan.latency, bytes);
         let (mut last, mut done) = (None, 0);
-        plan.completions(job.address, bytes, max, |payload, count| {
-            let unit = plan.completion(payload);
+        let mut complete = |unit: Unit, count| {
             let (step, bursts) = if plan.fast { (count, 1) } else { (1, count) };
             for _ in 0..bursts {
                 (_, done) = down.burst(data, unit, step, u64::MAX, |_, run| last = Some(run));
             }
-        });
+        };
+        if bytes == plan.read_limit {
+            complete(full.completion, full.completions);
+        } else {
+            plan.completions(job.address, bytes, max, |payload, count| {
+                complete(plan.completion(payload), count)
+            });
+        }
         if let Some(last) = last {
             tags.record_one(last);
         }

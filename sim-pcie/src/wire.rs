@@ -387,10 +387,13 @@ impl SlotWire {
         self.take(start);
         let counter = self.counter;
         let until = stop.min(self.due);
-        // `max` packets and their groups take at most this long; keeps the products below 2^64.
         let most = self.elapsed(counter, unit, max);
-        let slots = (until - start.time).div_ceil(self.slot).min(most);
-        let packets = self.packets_to_reach(counter, unit, slots).min(max);
+        let packets = if most * self.slot <= until - start.time {
+            max
+        } else {
+            let slots = (until - start.time).div_ceil(self.slot);
+            self.packets_to_reach(counter, unit, slots).min(max)
+        };
         self.free = start.time + self.elapsed(counter, unit, packets) * self.slot;
         self.account(unit, packets);
         Segment {
