@@ -1,0 +1,113 @@
+//! Rules that connect keys.
+
+use super::ResolvedConfig;
+use super::diagnostic::{ConfigErrors, Diagnostic};
+use super::document::Setting;
+use super::value::Value;
+
+/// Pairs of keys of which one text may give only one.
+const EXCLUDE: [(&str, &str); 2] = [
+    ("memory.oversubscription", "memory.capacity"),
+    ("workload.program", "workload.kernel"),
+];
+
+/// What one text must not say twice.
+pub fn same_layer(settings: &[Setting], errors: &mut Vec<Diagnostic>) {
+    for (first, second) in EXCLUDE {
+        let find = |path: &str| {
+            settings
+                .iter()
+                .find(|s| s.key.path == path && !matches!(s.value, Value::Word(_)))
+        };
+        if let (Some(_), Some(setting)) = (find(first), find(second)) {
+            errors.push(
+                Diagnostic::new(format!("{first} and {second} exclude each other"))
+                    .at(
+                        &setting.source,
+                        setting.span.clone(),
+                        "the other one is given too",
+                    )
+                    .help("keep one of the two"),
+            );
+        }
+    }
+}
+
+/// Checks a resolved config; all violations at once.
+///
+/// # Errors
+/// One diagnostic for each broken rule.
+pub fn check(config: &ResolvedConfig) -> Result<(), ConfigErrors> {
+    let mut errors = Vec::new();
+    let mut rule = |ok: bool, path: &str, message: String, help: &str| {
+        if !ok {
+            let mut diagnostic = Diagnostic::new(message).help(help);
+            if let Some(resolved) = config.resolved(path) {
+                let setting = &resolved.setting;
+                diagnostic = diagnostic.at(&setting.source, setting.span.clone(), "here");
+            }
+            errors.push(diagnostic);
+        }
+    };
+    let (gpu, link, driver, memory) = (&config.gpu, &config.link, &config.driver, &config.memory);
+    rule(
+        link.write_tlp <= link.mps,
+        "link.write_tlp",
+        format!(
+            "link.write_tlp = {} is larger than link.mps = {}",
+            link.write_tlp, link.mps
+        ),
+        "a write carries at most one max payload",
+    );
+    rule(
+        u64::from(driver.fault_batch_count) <= gpu.fault_buffer_entries,
+        "driver.fault_batch_count",
+        format!(
+            "driver.fault_batch_count = {} is larger than gpu.fault_buffer_entries = {}",
+            driver.fault_batch_count, gpu.fault_buffer_entries
+        ),
+        "the driver clamps a batch to the entries of the buffer",
+    );
+    rule(
+        gpu.max_threads_per_sm.is_multiple_of(gpu.warp_size),
+        "gpu.max_threads_per_sm",
+        format!(
+            "gpu.max_threads_per_sm = {} is no multiple of gpu.warp_size = {}",
+            gpu.max_threads_per_sm, gpu.warp_size
+        ),
+        "an SM holds whole warps",
+    );
+    rule(
+        memory.reserved.0 + (2 << 20) <= gpu.memory.0,
+        "memory.reserved",
+        format!(
+            "memory.reserved = {} leaves nothing of gpu.memory = {}",
+            memory.reserved, gpu.memory
+        ),
+        "managed data needs at least one root chunk of 2 MiB",
+    );
+    if let Err(error) = config.link_config().validate() {
+        let path = format!("link.{}", convert_link_key(error.key));
+        rule(
+            false,
+            &path,
+            error.to_string(),
+            "see `uvmsim explain` for the range of each key",
+        );
+    }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(ConfigErrors(errors))
+    }
+}
+
+/// The config's name of a field of the link.
+fn convert_link_key(field: &str) -> &str {
+    match field {
+        "one_way" => "one_way_latency",
+        "host_read" => "host_read_latency",
+        "completions" => "completion_policy",
+        other => other,
+    }
+}

@@ -1,0 +1,38 @@
+//! `[driver]`: parameters of the UVM driver under its own names, without the prefix `uvm_perf_`.
+
+use crate::config::schema::section;
+use crate::config::value::Kind;
+
+section! {
+    /// The driver's parameters: `[driver]`.
+    DriverSection {
+        /// Most raw entries of a batch (`uvm_perf_fault_batch_count`).
+        fault_batch_count ("driver.fault_batch_count"): u32 = Kind::Int { min: 1, max: 1 << 20 };
+        /// When faults are replayed (`uvm_perf_fault_replay_policy`).
+        fault_replay_policy ("driver.fault_replay_policy"): String =
+            Kind::Choice(&["block", "batch", "batch_flush", "once"]);
+        /// Share of duplicates in a batch, in percent, above which a flush reads PUT anew
+        /// (`uvm_perf_fault_replay_update_put_ratio`).
+        fault_replay_update_put_ratio ("driver.fault_replay_update_put_ratio"): u32 = Kind::Int { min: 0, max: 100 };
+        /// Batches that one run of the bottom half services (`uvm_perf_fault_max_batches_per_service`).
+        fault_max_batches_per_service ("driver.fault_max_batches_per_service"): u32 = Kind::Int { min: 1, max: 1 << 20 };
+        /// Are entries of one page merged while they are fetched (`uvm_perf_fault_coalesce`)?
+        fault_coalesce ("driver.fault_coalesce"): bool = Kind::Bool;
+        /// Does the driver prefetch (`uvm_perf_prefetch_enable`)?
+        prefetch_enable ("driver.prefetch.enable"): bool = Kind::Bool;
+        /// Share of a region, in percent, above which all of it is fetched (`uvm_perf_prefetch_threshold`).
+        prefetch_threshold ("driver.prefetch.threshold"): u32 = Kind::Int { min: 0, max: 100 };
+        /// Faults in a block from which on it prefetches (`uvm_perf_prefetch_min_faults`).
+        prefetch_min_faults ("driver.prefetch.min_faults"): u32 = Kind::Int { min: 1, max: 20 };
+        /// Which prefetcher.
+        prefetch_policy ("driver.prefetch.policy"): String = Kind::Choice(&["tree", "none"]);
+        /// Which root chunk is evicted: as the driver does, or another policy.
+        eviction_policy ("driver.eviction.policy"): String = Kind::Choice(&["driver", "fifo", "random"]);
+        /// Root chunks asked for in one call of the physical allocator, as a power of two
+        /// (`uvm_perf_pma_batch_nonpinned_order`).
+        pma_batch_nonpinned_order ("driver.pma_batch_nonpinned_order"): u32 = Kind::Int { min: 0, max: 10 };
+        /// How copies of a service are cut: one per run of pages of one cause (host memory of a block is
+        /// one 2 MiB chunk), or one per page.
+        copy_split ("driver.copy_split"): String = Kind::Choice(&["runs", "pages"]);
+    }
+}

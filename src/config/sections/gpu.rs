@@ -1,0 +1,94 @@
+//! `[gpu]`: the device.
+
+use sim_core::Time;
+use sim_core::units::{Bandwidth, Bytes, Hertz};
+
+use crate::config::schema::section;
+use crate::config::value::Kind;
+
+const MEMORY: Kind = Kind::Bytes {
+    min: 2 << 20,
+    max: 1 << 44,
+    power_of_two: false,
+};
+
+section! {
+    /// The device: `[gpu]`.
+    GpuConfig {
+        /// Streaming multiprocessors.
+        sms ("gpu.sms"): u32 = Kind::Int { min: 1, max: 4096 };
+        /// SM clock; turns compute cycles into time.
+        clock ("gpu.clock"): Hertz = Kind::Frequency;
+        /// Threads of a warp.
+        warp_size ("gpu.warp_size"): u32 = Kind::Int { min: 1, max: 128 };
+        /// Threads that one SM holds at once.
+        max_threads_per_sm ("gpu.max_threads_per_sm"): u32 = Kind::Int { min: 32, max: 65536 };
+        /// Thread blocks that one SM holds at once.
+        max_blocks_per_sm ("gpu.max_blocks_per_sm"): u32 = Kind::Int { min: 1, max: 1024 };
+        /// Peak rate of single-precision arithmetic.
+        fp32 ("gpu.fp32"): f64 = Kind::Flops;
+        /// Peak bandwidth of device memory.
+        hbm_bandwidth ("gpu.hbm_bandwidth"): Bandwidth = Kind::Bandwidth;
+        /// Device memory.
+        memory ("gpu.memory"): Bytes = MEMORY;
+        /// Share of the peak arithmetic rate that kernels reach.
+        efficiency_flops ("gpu.efficiency_flops"): f64 = Kind::SHARE;
+        /// Share of the peak memory bandwidth that kernels reach.
+        efficiency_bytes ("gpu.efficiency_bytes"): f64 = Kind::SHARE;
+        /// Shortest possible duration of a kernel.
+        min_kernel_time ("gpu.min_kernel_time"): Time = Kind::TIME;
+        /// From the end of one kernel to the start of the next one of its stream.
+        launch_gap ("gpu.launch_gap"): Time = Kind::TIME;
+        /// SMs that share one uTLB: 2 up to Turing, 1 from Ampere on.
+        utlb_shared_by_sms ("gpu.utlb_shared_by_sms"): u32 = Kind::Int { min: 1, max: 64 };
+        /// Requests that one uTLB can have parked; further misses of it wait for a replay.
+        utlb_outstanding_faults ("gpu.utlb_outstanding_faults"): u32 = Kind::Int { min: 1, max: 65536 };
+        /// Entries of a uTLB.
+        utlb_entries ("gpu.utlb_entries"): u32 = Kind::Int { min: 1, max: 65536 };
+        /// Entries of the L2 TLB.
+        l2_tlb_entries ("gpu.l2_tlb_entries"): u32 = Kind::Int { min: 1, max: 1 << 20 };
+        /// Page walks that can be in flight.
+        page_walkers ("gpu.page_walkers"): u32 = Kind::Int { min: 1, max: 65536 };
+        /// Look-up in the uTLB.
+        utlb_latency ("gpu.utlb_latency"): Time = Kind::TIME;
+        /// Look-up in the L2 TLB after a uTLB miss.
+        l2_tlb_latency ("gpu.l2_tlb_latency"): Time = Kind::TIME;
+        /// Walk of the page tables after an L2 TLB miss.
+        page_walk_latency ("gpu.page_walk_latency"): Time = Kind::TIME;
+        /// Between two fault entries of one uTLB.
+        fault_emission_interval ("gpu.fault_emission_interval"): Time = Kind::TIME;
+        /// Between two fault entries of the whole GPU, however many uTLBs fault.
+        fault_write_interval ("gpu.fault_write_interval"): Time = Kind::TIME;
+        /// Entries that one uTLB writes before another one has its turn.
+        fault_burst ("gpu.fault_burst"): u32 = Kind::Int { min: 1, max: 65536 };
+        /// Entries of the replayable fault buffer.
+        fault_buffer_entries ("gpu.fault_buffer_entries"): u64 = Kind::Int { min: 1, max: 1 << 24 };
+        /// Do accesses that hit proceed in a uTLB that has parked requests?
+        hit_under_fault ("gpu.hit_under_fault"): bool = Kind::Bool;
+        /// From the replay method to the retry of the parked requests.
+        replay_latency ("gpu.replay_latency"): Time = Kind::TIME;
+        /// Fixed cost of one host-to-device copy, beside its time on the link.
+        h2d_copy_fixed ("gpu.copy_engine.h2d_fixed"): Time = Kind::TIME;
+        /// Fixed cost of one device-to-host copy, beside its time on the link.
+        d2h_copy_fixed ("gpu.copy_engine.d2h_fixed"): Time = Kind::TIME;
+        /// Fetching a push from its channel, and its closing semaphore.
+        push_overhead ("gpu.push_overhead"): Time = Kind::TIME;
+        /// Fixed cost of one memset.
+        memset_fixed ("gpu.memset_fixed"): Time = Kind::TIME;
+        /// Rate at which a copy engine fills device memory.
+        memset_bandwidth ("gpu.memset_bandwidth"): Bandwidth = Kind::Bandwidth;
+        /// Writing one page-table entry by a copy engine.
+        pte_write ("gpu.pte_write"): Time = Kind::TIME;
+        /// One targeted TLB invalidate.
+        tlb_invalidate ("gpu.tlb_invalidate"): Time = Kind::TIME;
+        /// One TLB invalidate of a whole address space.
+        tlb_invalidate_all ("gpu.tlb_invalidate_all"): Time = Kind::TIME;
+    }
+}
+
+impl GpuConfig {
+    /// From a uTLB miss to the parked request: look-ups and the page walk.
+    pub fn miss_latency(&self) -> Time {
+        self.utlb_latency + self.l2_tlb_latency + self.page_walk_latency
+    }
+}

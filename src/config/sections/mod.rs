@@ -1,0 +1,28 @@
+//! The sections of a config as plain structs; each declares its keys.
+
+mod driver;
+mod gpu;
+mod host;
+mod link;
+mod run;
+
+pub use driver::DriverSection;
+pub use gpu::GpuConfig;
+pub use host::HostCostSection;
+pub use link::LinkSection;
+pub use run::{Capacity, EngineSection, HardwareSection, MemorySection, StudySection, WorkloadSection};
+
+use super::schema::Key;
+
+/// The keys of every section, in the order in which they are shown.
+pub const ALL: &[&[Key]] = &[
+    StudySection::KEYS,
+    HardwareSection::KEYS,
+    MemorySection::KEYS,
+    WorkloadSection::KEYS,
+    EngineSection::KEYS,
+    GpuConfig::KEYS,
+    LinkSection::KEYS,
+    DriverSection::KEYS,
+    HostCostSection::KEYS,
+];

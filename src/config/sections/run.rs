@@ -1,0 +1,104 @@
+//! `[study]`, `[hardware]`, `[memory]`, `[workload]`, `[engine]`: what is run, and how.
+
+use sim_core::units::Bytes;
+
+use crate::config::schema::{Field, section};
+use crate::config::value::{Kind, Value};
+
+section! {
+    /// Name and seed: `[study]`.
+    StudySection {
+        /// Name of the study; names its output folder.
+        name ("study.name"): String = Kind::Text;
+        /// Seed of every random stream.
+        seed ("study.seed"): u64 = Kind::Int { min: 0, max: i64::MAX as u64 };
+    }
+}
+
+section! {
+    /// Hardware profiles: `[hardware]`.
+    HardwareSection {
+        /// GPU profile: a name of `uvmsim profiles`, or the path of a TOML file.
+        gpu ("hardware.gpu"): String = Kind::Text;
+        /// Link profile: a name or a path.
+        link ("hardware.link"): String = Kind::Text;
+        /// Host profile: a name or a path.
+        host ("hardware.host"): String = Kind::Text;
+    }
+}
+
+/// Device memory for managed data.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Capacity {
+    /// The memory of the GPU less what is reserved.
+    Device,
+    /// Enough for everything.
+    Unlimited,
+    /// That much.
+    Bytes(Bytes),
+}
+
+impl Field for Capacity {
+    const REQUIRED: bool = true;
+    fn from_value(value: Option<&Value>) -> Option<Self> {
+        match value? {
+            Value::Word("unlimited") => Some(Capacity::Unlimited),
+            Value::Word(_) => Some(Capacity::Device),
+            Value::Bytes(bytes) => Some(Capacity::Bytes(*bytes)),
+            _ => None,
+        }
+    }
+}
+
+section! {
+    /// Memory for managed data: `[memory]`.
+    MemorySection {
+        /// Footprint / device memory available to managed data: 1.25 means that the footprint is 125 % of
+        /// the memory. Excludes `memory.capacity`.
+        oversubscription ("memory.oversubscription", "none"): Option<f64> =
+            Kind::Ratio { min: 0.0, max: 1e6, inclusive: false };
+        /// Device memory available to managed data. `device`: the memory of the GPU less
+        /// `memory.reserved`; `unlimited`: enough for everything.
+        capacity ("memory.capacity", "device", "unlimited"): Capacity =
+            Kind::Bytes { min: 2 << 20, max: 1 << 44, power_of_two: false };
+        /// Device memory that managed data cannot use when the capacity is `device`: context, page
+        /// tables, other allocations.
+        reserved ("memory.reserved"): Bytes = Kind::Bytes { min: 0, max: 1 << 44, power_of_two: false };
+    }
+}
+
+section! {
+    /// What is run: `[workload]`.
+    WorkloadSection {
+        /// A recorded or generated program, a `.uvmprog` file; searched beside the config, then in the
+        /// current folder.
+        program ("workload.program", "none"): Option<String> = Kind::Text;
+        /// A kernel out of the set of micro-benchmarks, instead of a program.
+        kernel ("workload.kernel", "none"): Option<String> = Kind::Choice(super::super::KERNELS);
+        /// Placement of tensors: the PyTorch caching allocator over managed memory, one managed
+        /// allocation per tensor, or plain device memory (fails when full).
+        allocator ("workload.allocator"): String = Kind::Choice(&["pytorch-caching", "per-tensor", "device"]);
+        /// Iterations of the program, or launches of the kernel.
+        iterations ("workload.iterations"): u64 = Kind::Int { min: 1, max: 1_000_000_000 };
+        /// Bytes of all arrays of the kernel together.
+        bytes ("workload.bytes"): Bytes = Kind::Bytes { min: 4096, max: 1 << 44, power_of_two: false };
+        /// Thread blocks of the kernel, where its form leaves a choice; `kernel`: its own default.
+        blocks ("workload.blocks", "kernel"): Option<u64> = Kind::Int { min: 1, max: 1 << 31 };
+        /// Threads of a block of the kernel; `kernel`: its own default.
+        threads_per_block ("workload.threads_per_block", "kernel"): Option<u32> = Kind::Int { min: 1, max: 1024 };
+        /// Are the arrays of the kernel first written by the CPU?
+        cpu_init ("workload.cpu_init"): bool = Kind::Bool;
+        /// CPU threads that write them; decides the cost of unmapping.
+        cpu_threads ("workload.cpu_threads"): u32 = Kind::Int { min: 1, max: 4096 };
+    }
+}
+
+section! {
+    /// How the simulation runs: `[engine]`. No key of it changes a result.
+    EngineSection {
+        /// `fast` skips ahead where nothing can happen; `stepped` is the reference it must equal.
+        exact ("engine.exact"): String = Kind::Choice(&["fast", "stepped"]);
+        /// Check the invariants of the driver after every batch instead of at the end.
+        check ("engine.check"): bool = Kind::Bool;
+    }
+}
