@@ -3,5 +3,11 @@
 //! | module | what it owns |
 //! | --- | --- |
 //! | [`config`] | the table of keys, files, hardware profiles, the typed view |
+//! | [`simulate`] | the interface between all below and the simulation |
+//! | [`report`] | summary, tables, output folders, plots |
+//! | [`sweep`] | grids of configs on all cores |
 
 pub mod config;
+pub mod report;
+pub mod simulate;
+pub mod sweep;

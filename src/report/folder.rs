@@ -1,0 +1,122 @@
+//! An output folder appears complete or not at all.
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+/// The file that marks a folder as an output of ours, which may be replaced.
+const MARKS: [&str; 3] = ["summary.json", "sweep.csv", "validation.csv"];
+
+/// Files of an output folder, gathered before any is written.
+#[derive(Debug, Default)]
+pub struct Folder {
+    files: Vec<(String, Vec<u8>)>,
+}
+
+impl Folder {
+    /// Adds a file.
+    pub fn add(&mut self, name: &str, content: impl Into<Vec<u8>>) {
+        self.files.push((name.to_string(), content.into()));
+    }
+
+    /// May an output be put at `path`? Nothing there, an empty folder, or an earlier output.
+    ///
+    /// # Errors
+    /// Says what is in the way.
+    pub fn check(path: &Path) -> Result<(), String> {
+        if !path.exists() {
+            return Ok(());
+        }
+        if !path.is_dir() {
+            return Err(format!("{} exists and is not a folder", path.display()));
+        }
+        let empty = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+        if empty || MARKS.iter().any(|mark| path.join(mark).is_file()) {
+            return Ok(());
+        }
+        Err(format!("{} exists and is no earlier output of uvmsim; it is left alone", path.display()))
+    }
+
+    /// Writes all files beside `path` and renames the folder at the end; an earlier output is
+    /// replaced.
+    ///
+    /// # Errors
+    /// Of the file system; nothing half-written stays at `path`.
+    pub fn write(&self, path: &Path) -> io::Result<()> {
+        let name = path.file_name().ok_or_else(|| io::Error::other("the output folder has no name"))?;
+        let beside = |tag: &str| -> PathBuf {
+            let name = format!(".{}.{tag}-{}", name.to_string_lossy(), std::process::id());
+            path.with_file_name(name)
+        };
+        let (partial, old) = (beside("partial"), beside("old"));
+        let result = self.write_parts(path, &partial, &old);
+        if result.is_err() {
+            // Best effort: what matters is that `path` holds nothing incomplete.
+            let _ = fs::remove_dir_all(&partial);
+        }
+        result
+    }
+
+    fn write_parts(&self, path: &Path, partial: &Path, old: &Path) -> io::Result<()> {
+        fs::create_dir_all(partial)?;
+        for (name, content) in &self.files {
+            fs::write(partial.join(name), content)?;
+        }
+        if path.exists() {
+            fs::rename(path, old)?;
+            fs::rename(partial, path)?;
+            fs::remove_dir_all(old)
+        } else {
+            fs::rename(partial, path)
+        }
+    }
+}
+
+/// A study's name as the name of a folder.
+pub fn folder_name(study: &str) -> String {
+    let name: String =
+        study.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
+    let name = name.trim_matches('.');
+    if name.is_empty() { "study".into() } else { name.chars().take(100).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replaces_only_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out");
+        let mut folder = Folder::default();
+        folder.add("summary.json", "{}");
+        for _ in 0..2 {
+            Folder::check(&path).unwrap();
+            folder.write(&path).unwrap();
+            let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+            assert_eq!(names, ["out"]);
+        }
+        let foreign = dir.path().join("foreign");
+        fs::create_dir(&foreign).unwrap();
+        Folder::check(&foreign).unwrap();
+        fs::write(foreign.join("thesis.tex"), "x").unwrap();
+        assert!(Folder::check(&foreign).is_err());
+        assert!(Folder::check(&foreign.join("thesis.tex")).is_err());
+    }
+
+    #[test]
+    fn failed_write_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out");
+        let mut folder = Folder::default();
+        folder.add("summary.json", "{}");
+        folder.add("no/such/folder", "x");
+        assert!(folder.write(&path).is_err());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn names() {
+        assert_eq!(folder_name("gpt2 a100/x"), "gpt2-a100-x");
+        assert_eq!(folder_name(".."), "study");
+    }
+}
