@@ -6,8 +6,10 @@
 //! | [`simulate`] | the interface between all below and the simulation |
 //! | [`report`] | summary, tables, output folders, plots |
 //! | [`sweep`] | grids of configs on all cores |
+//! | [`validate`] | published curves, replayed |
 
 pub mod config;
 pub mod report;
 pub mod simulate;
 pub mod sweep;
+pub mod validate;

@@ -53,7 +53,7 @@ pub enum Extra {
     Profile,
     /// `[sweep]` and `[meta]`: a config.
     Config,
-    /// `[validation]`, `[[point]]` and the like: read elsewhere.
+    /// `[validation]` and `[[curve]]`: read elsewhere.
     Validation,
 }
 
@@ -208,7 +208,7 @@ impl Walk<'_> {
                 true
             }
             ("profile", Extra::Profile) => true,
-            ("validation" | "point" | "case", Extra::Validation) => true,
+            ("validation" | "curve", Extra::Validation) => true,
             _ => false,
         }
     }

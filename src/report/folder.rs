@@ -33,7 +33,10 @@ impl Folder {
         if empty || MARKS.iter().any(|mark| path.join(mark).is_file()) {
             return Ok(());
         }
-        Err(format!("{} exists and is no earlier output of uvmsim; it is left alone", path.display()))
+        Err(format!(
+            "{} exists and is no earlier output of uvmsim; it is left alone",
+            path.display()
+        ))
     }
 
     /// Writes all files beside `path` and renames the folder at the end; an earlier output is
@@ -42,7 +45,9 @@ impl Folder {
     /// # Errors
     /// Of the file system; nothing half-written stays at `path`.
     pub fn write(&self, path: &Path) -> io::Result<()> {
-        let name = path.file_name().ok_or_else(|| io::Error::other("the output folder has no name"))?;
+        let name = path
+            .file_name()
+            .ok_or_else(|| io::Error::other("the output folder has no name"))?;
         let beside = |tag: &str| -> PathBuf {
             let name = format!(".{}.{tag}-{}", name.to_string_lossy(), std::process::id());
             path.with_file_name(name)
@@ -73,10 +78,22 @@ impl Folder {
 
 /// A study's name as the name of a folder.
 pub fn folder_name(study: &str) -> String {
-    let name: String =
-        study.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
+    let name: String = study
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || "-_.".contains(c) {
+                c
+            } else {
+                '-'
+            }
+        })
+        .collect();
     let name = name.trim_matches('.');
-    if name.is_empty() { "study".into() } else { name.chars().take(100).collect() }
+    if name.is_empty() {
+        "study".into()
+    } else {
+        name.chars().take(100).collect()
+    }
 }
 
 #[cfg(test)]
@@ -92,7 +109,10 @@ mod tests {
         for _ in 0..2 {
             Folder::check(&path).unwrap();
             folder.write(&path).unwrap();
-            let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+            let names: Vec<_> = fs::read_dir(dir.path())
+                .unwrap()
+                .map(|e| e.unwrap().file_name())
+                .collect();
             assert_eq!(names, ["out"]);
         }
         let foreign = dir.path().join("foreign");

@@ -53,7 +53,9 @@ const LEFT: f64 = 84.0;
 const TOP: f64 = 60.0;
 const BOTTOM: f64 = 70.0;
 /// Okabe and Ito's palette: tells apart also for colour-blind readers.
-const PALETTE: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#444444"];
+const PALETTE: [&str; 7] = [
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#444444",
+];
 const FONT: &str = "Ubuntu, Helvetica, Arial, sans-serif";
 
 /// One axis: its range, and the places of its ticks.
@@ -74,19 +76,38 @@ impl Axis {
         if low > high {
             (low, high) = if log { (1.0, 10.0) } else { (0.0, 1.0) };
         }
-        if log { Axis::logarithmic(low, high) } else { Axis::linear(low, high, from_zero) }
+        if log {
+            Axis::logarithmic(low, high)
+        } else {
+            Axis::linear(low, high, from_zero)
+        }
     }
 
     fn linear(low: f64, high: f64, from_zero: bool) -> Axis {
         let low = if from_zero && low > 0.0 { 0.0 } else { low };
-        let span = if high > low { high - low } else { high.abs().max(1.0) };
+        let span = if high > low {
+            high - low
+        } else {
+            high.abs().max(1.0)
+        };
         let raw = span / 6.0;
         let power = 10f64.powf(raw.log10().floor());
-        let step = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|m| m * power).find(|s| *s >= raw).unwrap_or(raw);
+        let step = [1.0, 2.0, 2.5, 5.0, 10.0]
+            .into_iter()
+            .map(|m| m * power)
+            .find(|s| *s >= raw)
+            .unwrap_or(raw);
         let first = (low / step).floor();
         let last = ((low + span) / step - 1e-9).ceil();
-        let ticks = (0..=(last - first) as u32).map(|i| (first + f64::from(i)) * step).collect();
-        Axis { low: first * step, high: last * step, log: false, ticks }
+        let ticks = (0..=(last - first) as u32)
+            .map(|i| (first + f64::from(i)) * step)
+            .collect();
+        Axis {
+            low: first * step,
+            high: last * step,
+            log: false,
+            ticks,
+        }
     }
 
     fn logarithmic(low: f64, high: f64) -> Axis {
@@ -95,13 +116,27 @@ impl Axis {
         for decade in (low.log10().floor() as i32 - 1)..=(high.log10().ceil() as i32 + 1) {
             places.extend([1.0, 2.0, 5.0].map(|m| m * 10f64.powi(decade)));
         }
-        let low = places.iter().rev().copied().find(|p| *p <= low * 1.000_001).unwrap_or(low);
-        let high = places.iter().copied().find(|p| *p >= high * 0.999_999 && *p > low).unwrap_or(high);
+        let low = places
+            .iter()
+            .rev()
+            .copied()
+            .find(|p| *p <= low * 1.000_001)
+            .unwrap_or(low);
+        let high = places
+            .iter()
+            .copied()
+            .find(|p| *p >= high * 0.999_999 && *p > low)
+            .unwrap_or(high);
         let mut ticks: Vec<f64> = places.into_iter().filter(|p| (low..=high).contains(p)).collect();
         if ticks.len() > 10 {
             ticks.retain(|t| (t.log10() - t.log10().round()).abs() < 1e-9);
         }
-        Axis { low, high, log: true, ticks }
+        Axis {
+            low,
+            high,
+            log: true,
+            ticks,
+        }
     }
 
     /// Where `value` lies, 0..=1.
@@ -115,7 +150,10 @@ impl Axis {
 }
 
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 fn tick_label(value: f64) -> String {
@@ -131,17 +169,31 @@ fn tick_label(value: f64) -> String {
 impl Chart {
     /// The chart as SVG.
     pub fn svg(&self) -> String {
-        let longest = self.series.iter().map(|s| s.name.chars().count()).max().unwrap_or(0);
+        let longest = self
+            .series
+            .iter()
+            .map(|s| s.name.chars().count())
+            .max()
+            .unwrap_or(0);
         let legend = self.series.len() > 1;
         // The legend has a column of its own, so that it never hides a curve.
-        let right = if legend { 62.0 + 7.2 * longest.min(44) as f64 } else { 28.0 };
+        let right = if legend {
+            62.0 + 7.2 * longest.min(44) as f64
+        } else {
+            28.0
+        };
         let (w, h) = (WIDTH - LEFT - right, HEIGHT - TOP - BOTTOM);
         let all = || self.series.iter().flat_map(|s| &s.points);
         let x_axis = match &self.categories {
             Some(names) => {
                 let last = names.len().saturating_sub(1) as f64;
                 let ticks = (0..names.len()).map(|i| i as f64).collect();
-                Axis { low: -0.4, high: last + 0.4, log: false, ticks }
+                Axis {
+                    low: -0.4,
+                    high: last + 0.4,
+                    log: false,
+                    ticks,
+                }
             }
             None => Axis::new(all().map(|p| p.0), self.log_x, false),
         };
@@ -182,7 +234,14 @@ impl Chart {
                 TOP + h + 5.0
             );
             let label = self.categories.as_ref().and_then(|names| names.get(i).cloned());
-            out += &text(at, TOP + h + 21.0, 13, "middle", "", &label.unwrap_or_else(|| tick_label(*tick)));
+            out += &text(
+                at,
+                TOP + h + 21.0,
+                13,
+                "middle",
+                "",
+                &label.unwrap_or_else(|| tick_label(*tick)),
+            );
         }
         let _ = writeln!(
             out,
@@ -200,7 +259,12 @@ impl Chart {
             let drawn: Vec<_> = series
                 .points
                 .iter()
-                .filter(|p| p.0.is_finite() && p.1.is_finite() && (!self.log_y || p.1 > 0.0) && (!self.log_x || p.0 > 0.0))
+                .filter(|p| {
+                    p.0.is_finite()
+                        && p.1.is_finite()
+                        && (!self.log_y || p.1 > 0.0)
+                        && (!self.log_x || p.0 > 0.0)
+                })
                 .map(|p| (x(p.0), y(p.1)))
                 .collect();
             let (dash, fill) = match series.style {
@@ -266,7 +330,9 @@ mod tests {
     fn chart() -> Chart {
         let line = |name: &str, f: fn(f64) -> f64, style, color| Series {
             name: name.into(),
-            points: (0..8).map(|i| (1.0 + f64::from(i) * 0.5, f(1.0 + f64::from(i) * 0.5))).collect(),
+            points: (0..8)
+                .map(|i| (1.0 + f64::from(i) * 0.5, f(1.0 + f64::from(i) * 0.5)))
+                .collect(),
             style,
             color,
         };
@@ -298,21 +364,32 @@ mod tests {
             std::fs::write(path, &png).unwrap();
         }
         let pixels = Pixmap::decode_png(&png).unwrap();
-        let white = pixels.pixels().iter().filter(|p| (p.red(), p.green(), p.blue()) == (255, 255, 255)).count();
+        let white = pixels
+            .pixels()
+            .iter()
+            .filter(|p| (p.red(), p.green(), p.blue()) == (255, 255, 255))
+            .count();
         let share = white as f64 / pixels.pixels().len() as f64;
         assert!((0.5..0.99).contains(&share), "{share} of the picture is empty");
     }
 
     #[test]
     fn odd_inputs_do_not_break_it() {
-        for points in [vec![], vec![(1.0, 1.0)], vec![(0.0, 0.0), (f64::NAN, 1.0), (2.0, f64::INFINITY)]] {
+        for points in [
+            vec![],
+            vec![(1.0, 1.0)],
+            vec![(0.0, 0.0), (f64::NAN, 1.0), (2.0, f64::INFINITY)],
+        ] {
             for log in [false, true] {
                 let mut chart = chart();
                 (chart.log_x, chart.log_y) = (log, log);
                 chart.series[0].points.clone_from(&points);
                 chart.series.truncate(1);
                 let svg = chart.svg();
-                assert!(!svg.contains("NaN") && !svg.contains("inf"), "{points:?} {log}\n{svg}");
+                assert!(
+                    !svg.contains("NaN") && !svg.contains("inf"),
+                    "{points:?} {log}\n{svg}"
+                );
             }
         }
     }

@@ -61,5 +61,9 @@ pub fn copies_csv(copies: &[CopyRow]) -> String {
 
 /// One field of a CSV line, quoted where it must be.
 pub fn csv_field(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_string() }
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_string()
+    }
 }

@@ -102,17 +102,29 @@ impl Summary {
 
     /// Bytes of one direction.
     pub fn bytes(&self, direction: &str) -> u64 {
-        self.traffic.iter().filter(|t| t.direction == direction).map(|t| t.bytes).sum()
+        self.traffic
+            .iter()
+            .filter(|t| t.direction == direction)
+            .map(|t| t.bytes)
+            .sum()
     }
 
     /// Copies of one direction.
     pub fn copies(&self, direction: &str) -> u64 {
-        self.traffic.iter().filter(|t| t.direction == direction).map(|t| t.copies).sum()
+        self.traffic
+            .iter()
+            .filter(|t| t.direction == direction)
+            .map(|t| t.copies)
+            .sum()
     }
 
     /// Bytes of one cause, both directions.
     pub fn bytes_of_cause(&self, cause: &str) -> u64 {
-        self.traffic.iter().filter(|t| t.cause == cause).map(|t| t.bytes).sum()
+        self.traffic
+            .iter()
+            .filter(|t| t.cause == cause)
+            .map(|t| t.bytes)
+            .sum()
     }
 
     /// All stalled SM time.
@@ -140,7 +152,10 @@ impl Summary {
             #[serde(flatten)]
             summary: &'a Summary,
         }
-        let mut text = serde_json::to_string_pretty(&File { schema: SCHEMA, summary: self })?;
+        let mut text = serde_json::to_string_pretty(&File {
+            schema: SCHEMA,
+            summary: self,
+        })?;
         text.push('\n');
         Ok(text)
     }

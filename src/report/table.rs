@@ -90,10 +90,16 @@ pub fn run(summary: &Summary, wall: &Wall) -> String {
         rows.push(["simulated time, everything resident".into(), time(baseline)]);
     }
     if summary.iteration_start_ns.len() > 1 {
-        rows.push(["mean iteration after the first".into(), time(summary.iteration_ns())]);
+        rows.push([
+            "mean iteration after the first".into(),
+            time(summary.iteration_ns()),
+        ]);
     }
     rows.push(["footprint".into(), bytes(summary.footprint_bytes)]);
-    rows.push(["device memory for it".into(), summary.capacity_bytes.map_or("unlimited".into(), bytes)]);
+    rows.push([
+        "device memory for it".into(),
+        summary.capacity_bytes.map_or("unlimited".into(), bytes),
+    ]);
     if let Some(factor) = summary.oversubscription {
         rows.push(["oversubscription".into(), format!("{} x", digits(factor))]);
     }
@@ -112,9 +118,17 @@ pub fn run(summary: &Summary, wall: &Wall) -> String {
             row("no block to run".into(), summary.sm_idle_ns),
             row("stalled on pages".into(), stalled),
         ];
-        let mut reasons: Vec<_> = summary.sm_stalled_ns.iter().filter(|(_, ns)| **ns > 0.0).collect();
+        let mut reasons: Vec<_> = summary
+            .sm_stalled_ns
+            .iter()
+            .filter(|(_, ns)| **ns > 0.0)
+            .collect();
         reasons.sort_by(|a, b| b.1.total_cmp(a.1).then(a.0.cmp(b.0)));
-        rows.extend(reasons.into_iter().map(|(name, ns)| row(format!("  while the driver: {name}"), *ns)));
+        rows.extend(
+            reasons
+                .into_iter()
+                .map(|(name, ns)| row(format!("  while the driver: {name}"), *ns)),
+        );
         if let Some(hidden) = summary.hidden_share {
             rows.push(["migration hidden behind computation".into(), percent(hidden)]);
         }
@@ -153,7 +167,9 @@ pub fn run(summary: &Summary, wall: &Wall) -> String {
     out.push_str(&format!(
         "wall time {:.2} s{}, {} events, {:.2} M events/s\n",
         wall.wall_s,
-        wall.baseline_wall_s.map(|s| format!(" (baseline {s:.2} s)")).unwrap_or_default(),
+        wall.baseline_wall_s
+            .map(|s| format!(" (baseline {s:.2} s)"))
+            .unwrap_or_default(),
         count(summary.events),
         wall.events_per_s / 1e6
     ));

@@ -45,12 +45,20 @@ pub struct Plan {
 /// # Errors
 /// Points that no config can have, with the point; too many of them.
 pub fn plan(config: &Config) -> Result<Plan, ConfigErrors> {
-    let total = config.axes.iter().try_fold(1usize, |n, axis| n.checked_mul(axis.values.len()));
+    let total = config
+        .axes
+        .iter()
+        .try_fold(1usize, |n, axis| n.checked_mul(axis.values.len()));
     if total.is_none_or(|total| total > MOST_POINTS) {
         use crate::config::diagnostic::Diagnostic;
-        return Err(ConfigErrors::one(Diagnostic::new(format!("the sweep has more than {MOST_POINTS} points"))));
+        return Err(ConfigErrors::one(Diagnostic::new(format!(
+            "the sweep has more than {MOST_POINTS} points"
+        ))));
     }
-    let mut plan = Plan { points: Vec::new(), baselines: Vec::new() };
+    let mut plan = Plan {
+        points: Vec::new(),
+        baselines: Vec::new(),
+    };
     let mut known = BTreeMap::new();
     for index in 0..total.unwrap_or(1) {
         let mut rest = index;
@@ -67,7 +75,11 @@ pub fn plan(config: &Config) -> Result<Plan, ConfigErrors> {
         if slot == next {
             plan.baselines.push(baseline);
         }
-        plan.points.push(Point { values, config: resolved, baseline: slot });
+        plan.points.push(Point {
+            values,
+            config: resolved,
+            baseline: slot,
+        });
     }
     Ok(plan)
 }
@@ -85,14 +97,22 @@ pub fn run(
     threads: usize,
     done: &(dyn Fn() + Sync),
 ) -> Result<Vec<Outcome>, String> {
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(|e| e.to_string())?;
-    let jobs: Vec<&ResolvedConfig> =
-        plan.baselines.iter().chain(plan.points.iter().map(|point| &point.config)).collect();
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .build()
+        .map_err(|e| e.to_string())?;
+    let jobs: Vec<&ResolvedConfig> = plan
+        .baselines
+        .iter()
+        .chain(plan.points.iter().map(|point| &point.config))
+        .collect();
     let results: Vec<Outcome> = pool.install(|| {
         jobs.par_iter()
             .with_max_len(1)
             .map(|config| {
-                let result = simulator.simulate(config, false, &mut ()).map(|result| result.summary);
+                let result = simulator
+                    .simulate(config, false, &mut ())
+                    .map(|result| result.summary);
                 done();
                 result
             })
@@ -179,9 +199,22 @@ pub fn csv(plan: &Plan, outcomes: &[Outcome]) -> String {
 
 /// The table for the terminal.
 pub fn terminal(plan: &Plan, outcomes: &[Outcome]) -> String {
-    let Some(first) = plan.points.first() else { return String::new() };
+    let Some(first) = plan.points.first() else {
+        return String::new();
+    };
     let mut head: Vec<String> = first.values.iter().map(|(key, _)| key.path.to_string()).collect();
-    head.extend(["slowdown", "time", "to device", "to host", "batches", "evictions", "hidden"].map(String::from));
+    head.extend(
+        [
+            "slowdown",
+            "time",
+            "to device",
+            "to host",
+            "batches",
+            "evictions",
+            "hidden",
+        ]
+        .map(String::from),
+    );
     let mut t = table::table(&head);
     for (point, outcome) in plan.points.iter().zip(outcomes) {
         let mut row: Vec<String> = point.values.iter().map(|(_, value)| value.to_string()).collect();
@@ -193,7 +226,9 @@ pub fn terminal(plan: &Plan, outcomes: &[Outcome]) -> String {
                 table::bytes(s.bytes("device_to_host")),
                 table::count(s.counter("batches")),
                 table::count(s.counter("evictions")),
-                s.hidden_share.map(|share| format!("{:.0} %", share * 100.0)).unwrap_or_default(),
+                s.hidden_share
+                    .map(|share| format!("{:.0} %", share * 100.0))
+                    .unwrap_or_default(),
             ]),
             Err(error) => row.push(format!("failed: {error}")),
         }
@@ -230,10 +265,22 @@ fn unit(value: &Value) -> &'static str {
 /// combination of the others; `None` where nothing varies.
 pub fn chart(title: &str, plan: &Plan, outcomes: &[Outcome]) -> Option<Chart> {
     let first = plan.points.first()?;
-    let numeric = |i: usize| plan.points.iter().all(|point| number(&point.values[i].1).is_some());
-    let varies = |i: usize| plan.points.iter().any(|point| point.values[i].1 != first.values[i].1);
+    let numeric = |i: usize| {
+        plan.points
+            .iter()
+            .all(|point| number(&point.values[i].1).is_some())
+    };
+    let varies = |i: usize| {
+        plan.points
+            .iter()
+            .any(|point| point.values[i].1 != first.values[i].1)
+    };
     let axes: Vec<usize> = (0..first.values.len()).filter(|i| varies(*i)).collect();
-    let x = axes.iter().copied().find(|i| numeric(*i)).or_else(|| axes.first().copied())?;
+    let x = axes
+        .iter()
+        .copied()
+        .find(|i| numeric(*i))
+        .or_else(|| axes.first().copied())?;
     let mut places: Vec<&Value> = Vec::new();
     for point in &plan.points {
         if !places.contains(&&point.values[x].1) {
@@ -258,7 +305,12 @@ pub fn chart(title: &str, plan: &Plan, outcomes: &[Outcome]) -> Option<Chart> {
             None => number(value),
         };
         let index = series.iter().position(|s| s.name == name).unwrap_or_else(|| {
-            series.push(Series { name, points: Vec::new(), style: Style::Line, color: series.len() });
+            series.push(Series {
+                name,
+                points: Vec::new(),
+                style: Style::Line,
+                color: series.len(),
+            });
             series.len() - 1
         });
         if let (Some(place), Some(slowdown)) = (place, outcome.as_ref().ok().and_then(|s| s.slowdown)) {
@@ -269,7 +321,10 @@ pub fn chart(title: &str, plan: &Plan, outcomes: &[Outcome]) -> Option<Chart> {
         one.points.sort_by(|a, b| a.0.total_cmp(&b.0));
     }
     let heights = || series.iter().flat_map(|s| &s.points).map(|p| p.1);
-    let (low, high) = (heights().fold(f64::INFINITY, f64::min), heights().fold(0.0, f64::max));
+    let (low, high) = (
+        heights().fold(f64::INFINITY, f64::min),
+        heights().fold(0.0, f64::max),
+    );
     Some(Chart {
         title: title.to_string(),
         x_label: format!("{}{}", first.values[x].0.path, unit(&first.values[x].1)),
