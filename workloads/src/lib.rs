@@ -1,1 +1,30 @@
-//! workloads: see the module docs below.
+//! What runs: programs, the allocators they run under, and how their kernels touch memory.
+//!
+//! ```text
+//! recording --import--> Program --Schedule--> iterations --Allocator--> addresses --lower--> HostOp
+//!                        (.uvmprog)                                         micro ------------^
+//! ```
+//!
+//! | module | what it owns |
+//! | --- | --- |
+//! | [`program`] | the `.uvmprog` format, its reader and writer, runs of any length |
+//! | [`allocator`] | the caching allocator of PyTorch, one managed range per tensor |
+//! | [`pattern`] | the order in which thread blocks touch pages, one file per kind |
+//! | [`class`] | which op is which kind, one table |
+//! | [`lower`] | op + GPU -> kernel: pattern, occupancy, roofline duration |
+//! | [`run`] | [`HostOp`]: what the host's thread does, with addresses |
+//! | [`micro`] | micro-benchmarks whose access order is known exactly |
+//! | [`import`] | recordings into programs |
+
+pub mod allocator;
+pub mod class;
+pub mod import;
+pub mod lower;
+pub mod micro;
+pub mod pattern;
+pub mod program;
+pub mod run;
+
+pub use lower::{GpuShape, Kernel};
+pub use program::{Program, ProgramError};
+pub use run::{Footprint, HostOp, Run, footprint};

@@ -1,0 +1,116 @@
+//! Where tensors live: allocators that turn tensor sizes into addresses and managed ranges.
+
+mod caching;
+mod per_tensor;
+mod space;
+
+use std::str::FromStr;
+
+use sim_core::pages::ByteRange;
+use thiserror::Error;
+
+pub use caching::CachingAllocator;
+pub use per_tensor::PerTensor;
+pub use space::AddressSpace;
+
+/// What an allocator asks of the runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backing {
+    /// A managed range is allocated.
+    Allocate(ByteRange),
+    /// A managed range is freed.
+    Free(ByteRange),
+}
+
+/// An allocation that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum AllocError {
+    /// No address range is left.
+    #[error("{bytes} bytes do not fit into the address space")]
+    AddressSpace {
+        /// Requested.
+        bytes: u64,
+    },
+    /// Memory of the device is used up (worded as PyTorch does).
+    #[error(
+        "CUDA out of memory. Tried to allocate {requested} bytes. GPU has a total capacity of {capacity} \
+         bytes of which {free} bytes are free; {reserved} bytes are reserved"
+    )]
+    OutOfMemory {
+        /// Requested bytes.
+        requested: u64,
+        /// Device memory.
+        capacity: u64,
+        /// Device memory not reserved.
+        free: u64,
+        /// Bytes of segments.
+        reserved: u64,
+    },
+}
+
+/// Which allocator a program runs under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum AllocatorKind {
+    /// The caching allocator of PyTorch over managed memory.
+    #[default]
+    PytorchCaching,
+    /// One managed allocation per tensor.
+    PerTensor,
+}
+
+impl AllocatorKind {
+    /// Names in configurations.
+    pub const NAMES: [(&'static str, AllocatorKind); 2] = [
+        ("pytorch-caching", AllocatorKind::PytorchCaching),
+        ("per-tensor", AllocatorKind::PerTensor),
+    ];
+}
+
+impl FromStr for AllocatorKind {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        AllocatorKind::NAMES
+            .iter()
+            .find(|(name, _)| *name == text)
+            .map(|(_, kind)| *kind)
+            .ok_or_else(|| format!("unknown allocator {text:?}; accepted: pytorch-caching, per-tensor"))
+    }
+}
+
+/// An allocator in use.
+#[derive(Clone, Debug)]
+pub enum Allocator {
+    /// See [`AllocatorKind::PytorchCaching`].
+    Caching(CachingAllocator),
+    /// See [`AllocatorKind::PerTensor`].
+    PerTensor(PerTensor),
+}
+
+impl Allocator {
+    /// An empty allocator.
+    pub fn new(kind: AllocatorKind) -> Allocator {
+        match kind {
+            AllocatorKind::PytorchCaching => Allocator::Caching(CachingAllocator::default()),
+            AllocatorKind::PerTensor => Allocator::PerTensor(PerTensor::default()),
+        }
+    }
+
+    /// Allocates a tensor; what the runtime has to do is appended to `backing`.
+    ///
+    /// # Errors
+    /// No room.
+    pub fn allocate(&mut self, bytes: u64, backing: &mut Vec<Backing>) -> Result<u64, AllocError> {
+        match self {
+            Allocator::Caching(allocator) => allocator.allocate(bytes, backing),
+            Allocator::PerTensor(allocator) => allocator.allocate(bytes, backing),
+        }
+    }
+
+    /// Frees the tensor at `address`.
+    pub fn free(&mut self, address: u64, backing: &mut Vec<Backing>) {
+        match self {
+            Allocator::Caching(allocator) => allocator.free(address),
+            Allocator::PerTensor(allocator) => allocator.free(address, backing),
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Which kind of kernel an op of a trace is: by its name, in one table.
+
+/// How a kernel walks over its operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// All operands in step, ascending.
+    ElementWise,
+    /// Streams its input, writes little.
+    Reduction,
+    /// Rows: softmax, normalisation.
+    RowWise,
+    /// A matrix product.
+    Gemm,
+    /// Column buffers of convolutions.
+    Im2Col,
+    /// Pooling and other windows.
+    Window,
+    /// Rows picked from a table.
+    Gather,
+    /// Chunked lists of tensors.
+    Optimizer,
+    /// Writes a constant.
+    Fill,
+    /// Moves bytes.
+    Copy,
+    /// Not in the table: streams all its ranges in step, and is counted.
+    Unknown,
+}
+
+/// Names (aten ops, without in-place underscores) by class.
+const NAMES: &[(Class, &[&str])] = &[
+    (
+        Class::Gemm,
+        &[
+            "mm",
+            "bmm",
+            "addmm",
+            "baddbmm",
+            "linear",
+            "matmul",
+            "convolution:gemm",
+            "convolution_backward:gemm",
+        ],
+    ),
+    (
+        Class::Im2Col,
+        &[
+            "convolution:im2col",
+            "convolution:col2im",
+            "convolution_backward:im2col",
+            "convolution_backward:col2im",
+        ],
+    ),
+    (
+        Class::Gather,
+        &[
+            "embedding",
+            "embedding_dense_backward",
+            "nll_loss_forward",
+            "nll_loss_backward",
+            "gather",
+            "index",
+            "index_select",
+        ],
+    ),
+    (
+        Class::Reduction,
+        &[
+            "sum",
+            "mean",
+            "std",
+            "var",
+            "max",
+            "min",
+            "argmax",
+            "norm",
+            "convolution_backward:sum",
+        ],
+    ),
+    (
+        Class::RowWise,
+        &[
+            "_softmax",
+            "_log_softmax",
+            "_softmax_backward_data",
+            "_log_softmax_backward_data",
+            "native_layer_norm",
+            "native_layer_norm_backward",
+            "native_batch_norm",
+            "native_batch_norm_backward",
+            "cudnn_batch_norm",
+            "cudnn_batch_norm_backward",
+        ],
+    ),
+    (
+        Class::Window,
+        &[
+            "max_pool2d_with_indices",
+            "max_pool2d_with_indices_backward",
+            "avg_pool2d",
+            "avg_pool2d_backward",
+            "_adaptive_avg_pool2d",
+            "_adaptive_avg_pool2d_backward",
+        ],
+    ),
+    (
+        Class::Fill,
+        &[
+            "zeros_like",
+            "ones_like",
+            "fill",
+            "zero",
+            "full",
+            "arange",
+            "convolution:fill",
+            "convolution_backward:fill",
+        ],
+    ),
+    (
+        Class::Copy,
+        &[
+            "clone",
+            "copy",
+            "_to_copy",
+            "cat",
+            "stack",
+            "repeat",
+            "contiguous",
+        ],
+    ),
+    (
+        Class::ElementWise,
+        &[
+            "add",
+            "sub",
+            "rsub",
+            "mul",
+            "div",
+            "neg",
+            "pow",
+            "sqrt",
+            "rsqrt",
+            "exp",
+            "log",
+            "tanh",
+            "tanh_backward",
+            "sigmoid",
+            "gelu",
+            "gelu_backward",
+            "silu",
+            "relu",
+            "threshold_backward",
+            "native_dropout",
+            "native_dropout_backward",
+            "masked_fill",
+            "eq",
+            "ne",
+            "gt",
+            "lt",
+            "ge",
+            "le",
+            "where",
+            "lerp",
+            "addcmul",
+            "addcdiv",
+            "convolution:bias",
+            "clamp",
+            "abs",
+            "bernoulli",
+        ],
+    ),
+];
+
+/// The class of an op.
+pub fn class_of(name: &str) -> Class {
+    if name.starts_with("_foreach_") || name.starts_with("_fused_") {
+        return Class::Optimizer;
+    }
+    let plain = name.strip_prefix("aten::").unwrap_or(name);
+    let plain = if plain.starts_with('_') {
+        plain
+    } else {
+        plain.trim_end_matches('_')
+    };
+    NAMES
+        .iter()
+        .find(|(_, names)| names.contains(&plain))
+        .map_or(Class::Unknown, |(class, _)| *class)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found() {
+        assert_eq!(class_of("add_"), Class::ElementWise);
+        assert_eq!(class_of("aten::mm"), Class::Gemm);
+        assert_eq!(class_of("_foreach_addcdiv_"), Class::Optimizer);
+        assert_eq!(class_of("_softmax"), Class::RowWise);
+        assert_eq!(class_of("my_fancy_kernel"), Class::Unknown);
+    }
+}

@@ -1,0 +1,3 @@
+//! Programs from recordings of others' tools: one file per format.
+
+pub mod train_trace;

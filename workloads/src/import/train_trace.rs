@@ -1,0 +1,195 @@
+//! Training traces (`uvm-train-trace/1`): allocations, frees and GPU ops of recorded PyTorch training.
+//!
+//! Addresses of the recording name tensors: an address belongs to the live allocation around it. Read
+//! ranges larger than their allocation (tensors expanded with stride 0) are clipped to it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::BufRead;
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use crate::program::{Op, Piece, Program, ProgramError};
+
+#[derive(Deserialize)]
+struct Header {
+    format: String,
+    name: String,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "k", rename_all = "lowercase")]
+enum Line {
+    Alloc { a: u64, n: u64 },
+    Free { a: u64 },
+    Seg {},
+    Segfree {},
+    Phase {},
+    Iter { i: u32 },
+    Op(Box<TraceOp>),
+}
+
+#[derive(Deserialize)]
+struct TraceOp {
+    name: String,
+    #[serde(default)]
+    r: Vec<(u64, u64)>,
+    #[serde(default)]
+    w: Vec<(u64, u64)>,
+    #[serde(default)]
+    flops: u64,
+    rb: Option<u64>,
+    wb: Option<u64>,
+    nk: Option<u32>,
+    #[serde(default)]
+    sp: u8,
+    #[serde(default)]
+    h2d: u8,
+}
+
+/// What a conversion had to decide.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Conversion {
+    /// Ranges clipped to their allocation.
+    pub clipped: u64,
+    /// Ranges without bytes, left out.
+    pub empty: u64,
+}
+
+#[derive(Default)]
+struct Converter {
+    /// Live allocations by address: (bytes, id).
+    live: BTreeMap<u64, (u64, u32)>,
+    next: u32,
+    free_ids: Vec<u32>,
+    names: HashMap<String, Arc<str>>,
+    report: Conversion,
+}
+
+impl Converter {
+    fn pieces(&mut self, ranges: &[(u64, u64)]) -> Result<Vec<Piece>, String> {
+        let mut pieces = Vec::with_capacity(ranges.len());
+        for &(address, bytes) in ranges {
+            if bytes == 0 {
+                self.report.empty += 1;
+                continue;
+            }
+            let (&start, &(size, id)) = self
+                .live
+                .range(..=address)
+                .next_back()
+                .filter(|(start, (size, _))| address < *start + size)
+                .ok_or_else(|| format!("address {address:#x} is in no live allocation"))?;
+            let offset = address - start;
+            if offset + bytes > size {
+                self.report.clipped += 1;
+            }
+            pieces.push(Piece(id, offset, bytes.min(size - offset)));
+        }
+        Ok(pieces)
+    }
+
+    fn convert(&mut self, line: Line) -> Result<Option<Op>, String> {
+        Ok(match line {
+            Line::Alloc { a, n } => {
+                let id = self.free_ids.pop().unwrap_or_else(|| {
+                    self.next += 1;
+                    self.next - 1
+                });
+                // The recording gives requested bytes; neighbours are told apart by them.
+                if self.live.insert(a, (n, id)).is_some() {
+                    return Err(format!("address {a:#x} is allocated twice"));
+                }
+                Some(Op::Alloc { t: id, n })
+            }
+            Line::Free { a } => {
+                let (_, id) = self
+                    .live
+                    .remove(&a)
+                    .ok_or_else(|| format!("address {a:#x} is freed, but not live"))?;
+                self.free_ids.push(id);
+                Some(Op::Free { t: id })
+            }
+            Line::Seg {} | Line::Segfree {} | Line::Phase {} => None,
+            Line::Iter { i } => Some(Op::Iter { i }),
+            Line::Op(op) => {
+                let (r, w) = (self.pieces(&op.r)?, self.pieces(&op.w)?);
+                let sum = |pieces: &[Piece]| pieces.iter().map(|piece| piece.2).sum::<u64>();
+                if r.is_empty() && w.is_empty() {
+                    None
+                } else if op.h2d != 0 {
+                    Some(Op::H2d { w })
+                } else {
+                    let name = self
+                        .names
+                        .entry(op.name)
+                        .or_insert_with_key(|name| Arc::from(name.as_str()));
+                    let (rb, wb) = (op.rb.unwrap_or_else(|| sum(&r)), op.wb.unwrap_or_else(|| sum(&w)));
+                    Some(Op::Kernel {
+                        name: Arc::clone(name),
+                        r,
+                        w,
+                        flops: op.flops,
+                        rb,
+                        wb,
+                        nk: op.nk.unwrap_or(1),
+                        sparse: op.sp != 0,
+                        stream: 0,
+                    })
+                }
+            }
+        })
+    }
+}
+
+/// Converts a training trace (already decompressed) into a program.
+///
+/// # Errors
+/// What is wrong, with file and line.
+pub fn convert(reader: impl BufRead, file: &str) -> Result<(Program, Conversion), ProgramError> {
+    let mut converter = Converter::default();
+    let mut program: Option<Program> = None;
+    let mut number = 0;
+    for text in reader.lines() {
+        number += 1;
+        let wrong = |what: String| ProgramError::Line {
+            file: file.to_owned(),
+            line: number,
+            what,
+        };
+        let text = text.map_err(|error| wrong(format!("cannot be read: {error}")))?;
+        let Some(program) = &mut program else {
+            let header: Header = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+            if header.format != "uvm-train-trace/1" {
+                return Err(wrong(format!(
+                    "format {:?}; expected \"uvm-train-trace/1\"",
+                    header.format
+                )));
+            }
+            program = Some(Program {
+                name: header.name,
+                setup: Vec::new(),
+                iterations: Vec::new(),
+            });
+            continue;
+        };
+        let line: Line = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        match converter.convert(line).map_err(wrong)? {
+            Some(Op::Iter { .. }) => program.iterations.push(Vec::new()),
+            Some(op) => program
+                .iterations
+                .last_mut()
+                .unwrap_or(&mut program.setup)
+                .push(op),
+            None => {}
+        }
+    }
+    let empty = || ProgramError::Line {
+        file: file.to_owned(),
+        line: number,
+        what: "the file is empty".to_owned(),
+    };
+    program
+        .map(|program| (program, converter.report))
+        .ok_or_else(empty)
+}

@@ -1,0 +1,63 @@
+//! The order in which the thread blocks of a kernel touch pages: one file per kind of kernel.
+//!
+//! To add one: a file with a type that implements [`AccessPattern`], and a variant here.
+
+mod gather;
+mod gemm;
+mod lists;
+mod lockstep;
+mod sweep;
+
+use sim_core::access::{AccessPattern, MappedPages, StepAccesses};
+use sim_core::pages::Page;
+
+pub use gather::Gather;
+pub use gemm::Gemm;
+pub use lists::{Lists, TensorList};
+pub use lockstep::Lockstep;
+pub use sweep::{Order, Sweep};
+
+/// Any kernel's access pattern, statically dispatched.
+#[derive(Clone, Debug)]
+pub enum KernelPattern {
+    /// All ranges swept together, block by block.
+    Lockstep(Lockstep),
+    /// Lists of tensors, chunk by chunk.
+    Lists(Lists),
+    /// Tiles of a matrix product.
+    Gemm(Gemm),
+    /// Some ranges swept, others touched at scattered pages.
+    Gather(Gather),
+    /// One access per page in a stated order.
+    Sweep(Sweep),
+}
+
+macro_rules! each {
+    ($self:ident, $pattern:ident => $call:expr) => {
+        match $self {
+            KernelPattern::Lockstep($pattern) => $call,
+            KernelPattern::Lists($pattern) => $call,
+            KernelPattern::Gemm($pattern) => $call,
+            KernelPattern::Gather($pattern) => $call,
+            KernelPattern::Sweep($pattern) => $call,
+        }
+    };
+}
+
+impl AccessPattern for KernelPattern {
+    fn blocks(&self) -> u64 {
+        each!(self, p => p.blocks())
+    }
+    fn steps(&self) -> u32 {
+        each!(self, p => p.steps())
+    }
+    fn step(&self, block: u64, step: u32, out: &mut StepAccesses) {
+        each!(self, p => p.step(block, step, out));
+    }
+    fn first_unmapped_block(&self, from: u64, mapped: &dyn MappedPages) -> Option<u64> {
+        each!(self, p => p.first_unmapped_block(from, mapped))
+    }
+    fn may_touch(&self, first: Page, end: Page) -> bool {
+        each!(self, p => p.may_touch(first, end))
+    }
+}

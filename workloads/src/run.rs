@@ -1,0 +1,263 @@
+//! A program under an allocator, on a GPU: the operations of the host, with addresses.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use sim_core::pages::{BLOCK_BYTES, ByteRange, PAGE_BYTES};
+
+use crate::allocator::{Allocator, AllocatorKind, Backing};
+use crate::lower::{GpuShape, Kernel, PlacedOp, lower};
+use crate::program::Scheduled;
+use crate::program::{Op, Piece, Program, ProgramError, Schedule};
+
+/// What the host's thread does.
+#[derive(Clone, Debug)]
+pub enum HostOp {
+    /// `cudaMallocManaged`.
+    ManagedAlloc(ByteRange),
+    /// `cudaFree` of a managed range.
+    ManagedFree(ByteRange),
+    /// A kernel launch.
+    Launch {
+        /// The kernel.
+        kernel: Kernel,
+        /// Its stream.
+        stream: u32,
+    },
+    /// `cudaMemcpyAsync` from the host into managed memory.
+    CopyToDevice(ByteRange),
+    /// The CPU touches memory.
+    CpuTouch {
+        /// What it touches.
+        range: ByteRange,
+        /// It writes.
+        write: bool,
+    },
+    /// The host waits for the device.
+    Synchronize,
+    /// An iteration begins.
+    IterationStart(u32),
+    /// `cudaMemPrefetchAsync`.
+    Prefetch(ByteRange),
+    /// `cudaMemAdvise`.
+    Advise(ByteRange),
+    /// Discards contents.
+    Discard(ByteRange),
+}
+
+impl HostOp {
+    /// The call, as a user knows it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            HostOp::ManagedAlloc(_) => "cudaMallocManaged",
+            HostOp::ManagedFree(_) => "cudaFree",
+            HostOp::Launch { .. } => "a kernel launch",
+            HostOp::CopyToDevice(_) => "cudaMemcpyAsync",
+            HostOp::CpuTouch { .. } => "a CPU access",
+            HostOp::Synchronize => "cudaDeviceSynchronize",
+            HostOp::IterationStart(_) => "an iteration mark",
+            HostOp::Prefetch(_) => "cudaMemPrefetchAsync",
+            HostOp::Advise(_) => "cudaMemAdvise",
+            HostOp::Discard(_) => "discard",
+        }
+    }
+
+    /// Does the host wait for all kernels before it?
+    pub fn synchronises(&self) -> bool {
+        matches!(
+            self,
+            HostOp::ManagedFree(_) | HostOp::CopyToDevice(_) | HostOp::CpuTouch { .. } | HostOp::Synchronize
+        )
+    }
+}
+
+/// The operations of a program under an allocator.
+pub struct Run<'a> {
+    schedule: Schedule<'a>,
+    allocator: Allocator,
+    gpu: GpuShape,
+    /// Addresses of live tensors, by the run's id.
+    addresses: HashMap<u32, u64>,
+    pending: VecDeque<HostOp>,
+    backing: Vec<Backing>,
+}
+
+impl<'a> Run<'a> {
+    /// `iterations` iterations of `program`.
+    pub fn new(program: &'a Program, allocator: AllocatorKind, iterations: u32, gpu: GpuShape) -> Run<'a> {
+        Run {
+            schedule: Schedule::new(program, iterations),
+            allocator: Allocator::new(allocator),
+            gpu,
+            addresses: HashMap::new(),
+            pending: VecDeque::new(),
+            backing: Vec::new(),
+        }
+    }
+
+    fn place(&self, pieces: &[Piece]) -> Vec<ByteRange> {
+        pieces
+            .iter()
+            .filter_map(|piece| self.schedule.piece(piece))
+            .filter_map(|(id, offset, bytes)| {
+                self.addresses.get(&id).map(|at| ByteRange {
+                    start: at + offset,
+                    bytes,
+                })
+            })
+            .collect()
+    }
+
+    fn flush_backing(&mut self) {
+        self.pending
+            .extend(self.backing.drain(..).map(|backing| match backing {
+                Backing::Allocate(range) => HostOp::ManagedAlloc(whole_pages(range)),
+                Backing::Free(range) => HostOp::ManagedFree(whole_pages(range)),
+            }));
+    }
+
+    fn translate(&mut self, op: &Op) {
+        match op {
+            Op::Kernel {
+                name,
+                r,
+                w,
+                flops,
+                rb,
+                wb,
+                nk,
+                sparse,
+                stream,
+            } => {
+                let placed = PlacedOp {
+                    name,
+                    reads: self.place(r),
+                    writes: self.place(w),
+                    flops: *flops,
+                    read_bytes: *rb,
+                    write_bytes: *wb,
+                    launches: *nk,
+                    sparse: *sparse,
+                };
+                if placed.reads.is_empty() && placed.writes.is_empty() {
+                    return;
+                }
+                let kernel = lower(&placed, &self.gpu);
+                self.pending.push_back(HostOp::Launch {
+                    kernel,
+                    stream: *stream,
+                });
+            }
+            Op::H2d { w } => self.each(w, HostOp::CopyToDevice),
+            Op::Cpu { w, write } => self.each(w, |range| HostOp::CpuTouch { range, write: *write }),
+            Op::Prefetch { w } => self.each(w, HostOp::Prefetch),
+            Op::Advise { w } => self.each(w, HostOp::Advise),
+            Op::Discard { w } => self.each(w, HostOp::Discard),
+            Op::Sync {} => self.pending.push_back(HostOp::Synchronize),
+            Op::Alloc { .. } | Op::Free { .. } | Op::Iter { .. } => {}
+        }
+    }
+
+    fn each(&mut self, pieces: &[Piece], make: impl Fn(ByteRange) -> HostOp) {
+        let ranges = self.place(pieces);
+        self.pending.extend(ranges.into_iter().map(make));
+    }
+}
+
+/// The whole pages of a range that starts on a page.
+fn whole_pages(range: ByteRange) -> ByteRange {
+    ByteRange {
+        start: range.start,
+        bytes: range.bytes.next_multiple_of(PAGE_BYTES),
+    }
+}
+
+impl Iterator for Run<'_> {
+    type Item = Result<HostOp, ProgramError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(op) = self.pending.pop_front() {
+                return Some(Ok(op));
+            }
+            match self.schedule.next()? {
+                Scheduled::Alloc(id, bytes) => match self.allocator.allocate(bytes, &mut self.backing) {
+                    Ok(address) => {
+                        self.addresses.insert(id, address);
+                        self.flush_backing();
+                    }
+                    Err(error) => return Some(Err(error.into())),
+                },
+                Scheduled::Free(id) => {
+                    if let Some(address) = self.addresses.remove(&id) {
+                        self.allocator.free(address, &mut self.backing);
+                        self.flush_backing();
+                    }
+                }
+                Scheduled::Other(op) => self.translate(op),
+                Scheduled::Iteration(i) => return Some(Ok(HostOp::IterationStart(i))),
+            }
+        }
+    }
+}
+
+/// What a run needs, without running it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Footprint {
+    /// Peak of the managed bytes live at once, each range rounded up to 2 MiB.
+    pub peak_bytes: u64,
+    /// Kernels launched.
+    pub kernels: u64,
+    /// Bytes that the kernels read and write.
+    pub kernel_bytes: u64,
+    /// Managed ranges allocated.
+    pub allocations: u64,
+}
+
+/// Footprint and totals of `iterations` iterations under an allocator.
+///
+/// # Errors
+/// An allocation that fails.
+pub fn footprint(
+    program: &Program,
+    allocator: AllocatorKind,
+    iterations: u32,
+) -> Result<Footprint, ProgramError> {
+    let mut allocator = Allocator::new(allocator);
+    let mut addresses = HashMap::new();
+    let mut backing = Vec::new();
+    let mut result = Footprint::default();
+    let mut live = 0;
+    for op in Schedule::new(program, iterations) {
+        match op {
+            Scheduled::Alloc(id, bytes) => {
+                addresses.insert(id, allocator.allocate(bytes, &mut backing)?);
+            }
+            Scheduled::Free(id) => {
+                if let Some(address) = addresses.remove(&id) {
+                    allocator.free(address, &mut backing);
+                }
+            }
+            Scheduled::Other(Op::Kernel { rb, wb, .. }) => {
+                result.kernels += 1;
+                result.kernel_bytes += rb + wb;
+            }
+            Scheduled::Other(_) | Scheduled::Iteration(_) => {}
+        }
+        for change in backing.drain(..) {
+            let rounded = |range: ByteRange| range.bytes.next_multiple_of(BLOCK_BYTES);
+            match change {
+                Backing::Allocate(range) => {
+                    result.allocations += 1;
+                    live += rounded(range);
+                    result.peak_bytes = result.peak_bytes.max(live);
+                }
+                Backing::Free(range) => live -= rounded(range),
+            }
+        }
+    }
+    Ok(result)
+}
+
+/// A name shared by kernels.
+pub type Name = Arc<str>;
