@@ -2,14 +2,18 @@
 //!
 //! | module | what it owns |
 //! | --- | --- |
+//! | [`cli`] | the command line |
 //! | [`config`] | the table of keys, files, hardware profiles, the typed view |
 //! | [`simulate`] | the interface between all below and the simulation |
 //! | [`report`] | summary, tables, output folders, plots |
+//! | [`system`] | the simulation: device, driver, link, program around one event queue |
 //! | [`sweep`] | grids of configs on all cores |
 //! | [`validate`] | published curves, replayed |
 
+pub mod cli;
 pub mod config;
 pub mod report;
 pub mod simulate;
 pub mod sweep;
+pub mod system;
 pub mod validate;

@@ -1,0 +1,399 @@
+//! The simulation: device, driver, link and program around one event queue.
+//!
+//! [`System::run`] pops events and routes each to the component that asked for it; nothing here
+//! models anything. A component that wants something of another one asks through the traits
+//! [`sim_gpu::Port`] and [`sim_host::Device`], which [`world`] implements.
+
+pub mod outcome;
+pub mod program_thread;
+pub mod world;
+
+use sim_core::Time;
+use sim_gpu::{Gpu, GpuParams, Launch};
+use sim_host::{DriverParams, HostCost, ThreadState, UvmDriver};
+use sim_pcie::{Link, LinkConfig};
+use thiserror::Error;
+use workloads::HostOp;
+use workloads::pattern::KernelPattern;
+
+pub use outcome::{Outcome, StallShare};
+use program_thread::{LAUNCH_QUEUE, ProgramThread, Wait};
+use world::{DeviceView, Event, World};
+
+/// Events between two reports of progress.
+const PROGRESS_INTERVAL: u64 = 1 << 16;
+
+/// Hears how far a simulation has come.
+pub trait Progress {
+    /// `simulated` time has passed, `kernels` have finished.
+    fn update(&mut self, simulated: Time, kernels: u64);
+}
+
+/// Nobody listens.
+impl Progress for () {
+    fn update(&mut self, _simulated: Time, _kernels: u64) {}
+}
+
+/// Why a simulation could not be carried out.
+#[derive(Debug, Error)]
+pub enum SimError {
+    /// The link's parameters contradict each other.
+    #[error(transparent)]
+    Link(#[from] sim_pcie::LinkConfigError),
+    /// The driver's parameters are out of range.
+    #[error(transparent)]
+    Driver(#[from] sim_host::ParamError),
+    /// The program is wrong.
+    #[error(transparent)]
+    Program(#[from] workloads::ProgramError),
+    /// A call of the program was refused by the driver.
+    #[error("{call}: {source}")]
+    Call {
+        /// What the program did.
+        call: &'static str,
+        /// Why not.
+        source: sim_host::HostError,
+    },
+    /// An operation of the program that is not simulated.
+    #[error("the program uses {0}, which is not simulated yet")]
+    Unsupported(&'static str),
+    /// An invariant of the model is broken: a defect of the simulator.
+    #[error("internal error at {at:.3}: {what}")]
+    Invariant {
+        /// When it was noticed.
+        at: Time,
+        /// Which.
+        what: String,
+    },
+    /// Nothing can happen any more, but the program has not ended: a defect of the simulator.
+    #[error(
+        "internal error: nothing can happen after {at:.3}, but {kernels} kernels are not finished; \
+         they wait for {pages} pages, the first at {first:#x}"
+    )]
+    Deadlock {
+        /// Time of the last event.
+        at: Time,
+        /// Kernels launched and not finished.
+        kernels: u64,
+        /// Pages that parked requests wait for.
+        pages: usize,
+        /// Address of the first of them.
+        first: u64,
+    },
+}
+
+/// Everything that defines one simulated machine.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// The device.
+    pub gpu: GpuParams,
+    /// The link.
+    pub link: LinkConfig,
+    /// The link's way of advancing.
+    pub link_exactness: sim_pcie::Exactness,
+    /// The driver's parameters.
+    pub driver: DriverParams,
+    /// What the driver's steps cost.
+    pub cost: HostCost,
+    /// 2 MiB root chunks of device memory for managed data.
+    pub device_chunks: u64,
+    /// CPU time of one kernel launch.
+    pub launch_call: Time,
+    /// Check all invariants after every batch.
+    pub check: bool,
+    /// Keep a record of every copy and of every batch.
+    pub keep_records: bool,
+}
+
+/// One simulation in progress.
+pub struct System {
+    gpu: Gpu<KernelPattern>,
+    driver: UvmDriver,
+    world: World,
+    thread: ProgramThread,
+    launch_call: Time,
+    check: bool,
+    keep_batches: bool,
+    last_finish: Time,
+    iteration_starts: Vec<Time>,
+    kernel_time_resident: Time,
+    unknown_kernels: u64,
+    capacity_bytes: u64,
+    batches: Vec<sim_host::BatchRecord>,
+}
+
+impl System {
+    /// An idle machine.
+    ///
+    /// # Errors
+    /// Parameters of the link or of the driver that are out of range.
+    pub fn new(machine: &Machine) -> Result<System, SimError> {
+        let link = Link::with_exactness(machine.link.clone(), machine.link_exactness)?;
+        let flight = machine.link.interrupt_latency();
+        Ok(System {
+            gpu: Gpu::new(machine.gpu.clone()),
+            driver: UvmDriver::new(machine.driver.clone(), machine.cost.clone(), machine.device_chunks)?,
+            world: World::new(link, flight, machine.keep_records),
+            thread: ProgramThread::default(),
+            launch_call: machine.launch_call,
+            check: machine.check,
+            keep_batches: machine.keep_records,
+            last_finish: Time::ZERO,
+            iteration_starts: Vec::new(),
+            kernel_time_resident: Time::ZERO,
+            unknown_kernels: 0,
+            capacity_bytes: machine.device_chunks.saturating_mul(sim_core::pages::BLOCK_BYTES),
+            batches: Vec::new(),
+        })
+    }
+
+    /// Runs a program to its end.
+    ///
+    /// # Errors
+    /// A program that is wrong, a call that the driver refuses, a broken invariant.
+    pub fn run(
+        mut self,
+        program: impl Iterator<Item = Result<HostOp, workloads::ProgramError>>,
+        progress: &mut dyn Progress,
+    ) -> Result<Finished, SimError> {
+        let mut program = program;
+        self.world.events.at(Time::ZERO, Event::Host);
+        let mut until_report = PROGRESS_INTERVAL;
+        while let Some((now, event)) = self.world.events.pop() {
+            self.route(event, now, &mut program)?;
+            until_report -= 1;
+            if until_report == 0 {
+                until_report = PROGRESS_INTERVAL;
+                progress.update(now, self.gpu.stats().kernels);
+            }
+            if self.thread.wait == Wait::Ended && self.thread.queued == 0 && self.gpu.is_idle() {
+                return self.finish(now);
+            }
+        }
+        let pages = self.gpu.awaited_pages();
+        Err(SimError::Deadlock {
+            at: self.world.events.now(),
+            kernels: self.thread.queued,
+            pages: pages.len(),
+            first: pages.first().map_or(0, |page| page.address()),
+        })
+    }
+
+    fn route(
+        &mut self,
+        event: Event,
+        now: Time,
+        program: &mut impl Iterator<Item = Result<HostOp, workloads::ProgramError>>,
+    ) -> Result<(), SimError> {
+        match event {
+            Event::Gpu(event) => self.gpu.handle(event, now, &mut self.world),
+            Event::Link { generation } => {
+                for direction in self.world.link_arrivals(generation, now) {
+                    self.gpu.transfer_done(direction, now, &mut self.world);
+                }
+            }
+            Event::Interrupt => self.with_driver(now, |driver, now, device| driver.interrupt(now, device))?,
+            Event::Driver => self.with_driver(now, |driver, now, device| driver.wake(now, device))?,
+            Event::PushCompleted(ticket) => {
+                self.with_driver(now, |driver, now, device| driver.push_complete(ticket, now, device))?;
+            }
+            Event::KernelFinished(_) => {
+                self.last_finish = now;
+                self.thread.queued -= 1;
+                let goes_on = match self.thread.wait {
+                    Wait::DeviceIdle => self.thread.queued == 0,
+                    Wait::LaunchQueue => self.thread.queued < LAUNCH_QUEUE,
+                    Wait::Running | Wait::Ended => false,
+                };
+                if goes_on {
+                    self.thread.wait = Wait::Running;
+                    self.world.events.at(now, Event::Host);
+                }
+            }
+            Event::Host if self.thread.wait == Wait::Ended => {}
+            Event::Host => self.program_step(now, program)?,
+        }
+        Ok(())
+    }
+
+    /// A call of the driver, and what it means for the device: interrupts, and what stalls wait for.
+    fn with_driver(
+        &mut self,
+        now: Time,
+        call: impl FnOnce(&mut UvmDriver, Time, &mut DeviceView<'_>),
+    ) -> Result<(), SimError> {
+        let was_masked = self.driver.interrupt_masked();
+        call(&mut self.driver, now, &mut DeviceView { gpu: &mut self.gpu, world: &mut self.world, now });
+        self.gpu.accounting().set_stall_reason(self.driver.thread_state() as usize, now);
+        if was_masked && !self.driver.interrupt_masked() {
+            self.gpu.interrupts_unmasked(now, &mut self.world);
+        }
+        if let Some(batch) = self.driver.take_finished_batch() {
+            if self.keep_batches {
+                self.batches.push(batch);
+            }
+            if self.check {
+                self.check_invariants(now)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_invariants(&self, now: Time) -> Result<(), SimError> {
+        self.driver
+            .check_invariants()
+            .map_err(|violation| SimError::Invariant { at: now, what: violation.to_string() })
+    }
+}
+
+impl System {
+    /// The program's thread goes on until it has to wait or time has to pass.
+    fn program_step(
+        &mut self,
+        now: Time,
+        program: &mut impl Iterator<Item = Result<HostOp, workloads::ProgramError>>,
+    ) -> Result<(), SimError> {
+        loop {
+            if let Some(op) = self.thread.postponed.take() {
+                if !self.carry_out(op, now)? {
+                    return Ok(());
+                }
+                continue;
+            }
+            let Some(op) = program.next() else {
+                self.thread.wait = Wait::Ended;
+                self.thread.ended = Some(now);
+                if self.thread.queued == 0 {
+                    // Nothing else will: the end of the program has to be noticed.
+                    self.world.events.at(now, Event::Host);
+                }
+                return Ok(());
+            };
+            if !self.carry_out(op?, now)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Carries out one operation; false if the thread cannot go on at `now`.
+    fn carry_out(&mut self, op: HostOp, now: Time) -> Result<bool, SimError> {
+        if op.synchronises() && self.thread.queued > 0 {
+            self.thread.wait = Wait::DeviceIdle;
+            self.thread.postponed = Some(op);
+            return Ok(false);
+        }
+        let device = &mut DeviceView { gpu: &mut self.gpu, world: &mut self.world, now };
+        let refused = |call: &'static str| move |source| SimError::Call { call, source };
+        let mut until = now;
+        match op {
+            HostOp::ManagedAlloc(range) => {
+                until = self.driver.managed_alloc(range, now, device).map_err(refused("cudaMallocManaged"))?;
+            }
+            HostOp::ManagedFree(range) => {
+                until = self.driver.managed_free(range, now, device).map_err(refused("cudaFree"))?;
+            }
+            HostOp::CpuTouch { range, write } => {
+                until = self.driver.cpu_touch(range, write, now, device).map_err(refused("a CPU access"))?;
+            }
+            HostOp::CopyToDevice(range) => {
+                let (end, _) =
+                    self.driver.copy_to_device(range, now, device).map_err(refused("cudaMemcpyAsync"))?;
+                until = end;
+            }
+            HostOp::Launch { kernel, stream } => {
+                if self.thread.queued >= LAUNCH_QUEUE {
+                    self.thread.wait = Wait::LaunchQueue;
+                    self.thread.postponed = Some(HostOp::Launch { kernel, stream });
+                    return Ok(false);
+                }
+                self.thread.queued += 1;
+                self.kernel_time_resident += kernel.duration;
+                self.unknown_kernels += u64::from(!kernel.known_class);
+                let launch = Launch {
+                    stream,
+                    pattern: kernel.pattern,
+                    blocks_per_sm: kernel.blocks_per_sm,
+                    duration: kernel.duration,
+                };
+                self.gpu.launch(launch, now, &mut self.world);
+                until = now + self.launch_call;
+            }
+            HostOp::Synchronize => {}
+            HostOp::IterationStart(_) => self.iteration_starts.push(now),
+            other => return Err(SimError::Unsupported(other.name())),
+        }
+        if until > now {
+            self.world.events.at(until, Event::Host);
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    fn finish(mut self, now: Time) -> Result<Finished, SimError> {
+        let end = self.last_finish.max(self.thread.ended.unwrap_or(now));
+        self.check_invariants(now)?;
+        self.gpu.accounting().settle(now);
+        let sms = self.gpu.params().sms;
+        let accounting = self.gpu.accounting();
+        if accounting.total() != u128::from(now.0) * u128::from(sms) {
+            let what = "SM time is not accounted for".to_owned();
+            return Err(SimError::Invariant { at: now, what });
+        }
+        let time = self.driver.thread_time(now);
+        if time.iter().copied().sum::<Time>() != now {
+            let what = "the driver thread's time is not accounted for".to_owned();
+            return Err(SimError::Invariant { at: now, what });
+        }
+        if self.driver.stats().fatal_faults > 0 {
+            let what = format!("{} faults on memory that is not managed", self.driver.stats().fatal_faults);
+            return Err(SimError::Invariant { at: now, what });
+        }
+        let stalled = ThreadState::ALL
+            .iter()
+            .map(|state| StallShare { reason: state.name(), sm_ticks: accounting.stalled[*state as usize] })
+            .collect();
+        let working = accounting.migrating_sm_computing + accounting.migrating_sm_stalled;
+        let hidden_share =
+            (working > 0).then(|| accounting.migrating_sm_computing as f64 / working as f64);
+        let computing = accounting.computing;
+        let idle = accounting.idle;
+        let migrating = Time(accounting.migrating as u64);
+        let (fault_entries, fault_entries_dropped) = self.gpu.fault_entries();
+        let outcome = Outcome {
+            simulated: end,
+            iteration_starts: self.iteration_starts,
+            kernels: self.gpu.stats().kernels,
+            unknown_kernels: self.unknown_kernels,
+            kernel_time_resident: self.kernel_time_resident,
+            sms,
+            computing,
+            stalled,
+            idle,
+            migrating,
+            hidden_share,
+            traffic: self.world.traffic,
+            link_busy: self.world.link_busy(now),
+            driver: self.driver.stats().clone(),
+            driver_time: ThreadState::ALL.iter().map(|s| (s.name(), time[*s as usize])).collect(),
+            fault_entries,
+            fault_entries_dropped,
+            missed_accesses: self.gpu.misses(),
+            replays: self.gpu.stats().replays,
+            capacity_bytes: self.capacity_bytes,
+            events: self.world.events.processed(),
+            ties: self.world.events.ties(),
+        };
+        Ok(Finished { outcome, copies: self.world.copies, batches: self.batches })
+    }
+}
+
+/// A finished simulation: the outcome and, if asked for, the records.
+#[derive(Debug)]
+pub struct Finished {
+    /// All figures.
+    pub outcome: Outcome,
+    /// Every copy in order of completion, if the machine keeps them.
+    pub copies: Option<Vec<sim_gpu::gpu::CopyRecord>>,
+    /// Every batch of the driver, if the machine keeps them.
+    pub batches: Vec<sim_host::BatchRecord>,
+}
