@@ -1,2 +1,7 @@
 //! The `uvmsim` binary.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    uvmsim::cli::main()
+}

@@ -9,7 +9,10 @@ use uvmsim::config::sections::Capacity;
 use uvmsim::config::{Config, Origin, ResolvedConfig, schema, show};
 
 fn load(text: &str, overrides: &[&str]) -> Result<Config, ConfigErrors> {
-    let source = Arc::new(Source { name: "test.toml".into(), text: text.into() });
+    let source = Arc::new(Source {
+        name: "test.toml".into(),
+        text: text.into(),
+    });
     let overrides: Vec<String> = overrides.iter().map(ToString::to_string).collect();
     Config::from_source(&source, None, &overrides, Extra::Config)
 }
@@ -24,7 +27,9 @@ const KERNEL: &str = "[workload]\nkernel = \"vector-add\"\n";
 fn every_key_has_a_value_and_a_source() {
     let config = resolve(KERNEL, &[]).unwrap();
     for key in schema::keys() {
-        let resolved = config.resolved(key.path).unwrap_or_else(|| panic!("{} has no value", key.path));
+        let resolved = config
+            .resolved(key.path)
+            .unwrap_or_else(|| panic!("{} has no value", key.path));
         if resolved.origin != Origin::File("test.toml".into(), 2) {
             assert!(resolved.setting.comment().is_some(), "{} has no source", key.path);
         }
@@ -35,11 +40,29 @@ fn every_key_has_a_value_and_a_source() {
 #[test]
 fn every_profile_is_complete_and_valid() {
     for profile in EMBEDDED {
-        let config = resolve(KERNEL, &[&format!("hardware.{}={}", profile.kind.table(), profile.name)]).unwrap();
+        let config = resolve(
+            KERNEL,
+            &[&format!("hardware.{}={}", profile.kind.table(), profile.name)],
+        )
+        .unwrap();
         let table = profile.kind.table();
-        for (key, resolved) in config.all().filter(|(key, _)| key.path.starts_with(&format!("{table}."))) {
-            assert_eq!(resolved.origin, Origin::Profile(profile.name.into()), "{} of {}", key.path, profile.name);
-            assert!(resolved.setting.comment().is_some(), "{} of {} has no source", key.path, profile.name);
+        for (key, resolved) in config
+            .all()
+            .filter(|(key, _)| key.path.starts_with(&format!("{table}.")))
+        {
+            assert_eq!(
+                resolved.origin,
+                Origin::Profile(profile.name.into()),
+                "{} of {}",
+                key.path,
+                profile.name
+            );
+            assert!(
+                resolved.setting.comment().is_some(),
+                "{} of {} has no source",
+                key.path,
+                profile.name
+            );
         }
     }
     assert_eq!(EMBEDDED.iter().filter(|p| p.kind == ProfileKind::Gpu).count(), 9);
@@ -85,11 +108,17 @@ iterations = 3
 "workload.allocator" = ["pytorch-caching", "per-tensor"]
 "#;
     let config = load(text, &[]).unwrap();
-    assert_eq!(config.axes.iter().map(|a| a.values.len()).collect::<Vec<_>>(), [4, 2]);
+    assert_eq!(
+        config.axes.iter().map(|a| a.values.len()).collect::<Vec<_>>(),
+        [4, 2]
+    );
     let resolved = config.resolve().unwrap();
     assert_eq!(resolved.memory.oversubscription, Some(1.25));
     assert_eq!(resolved.driver.prefetch_threshold, 51);
-    assert_eq!(resolved.resolved("gpu.sms").unwrap().origin, Origin::File("test.toml".into(), 12));
+    assert_eq!(
+        resolved.resolved("gpu.sms").unwrap().origin,
+        Origin::File("test.toml".into(), 12)
+    );
     assert_eq!(resolved.link_config().mrrs, 512);
 }
 
@@ -102,8 +131,14 @@ fn layers_win_in_order() {
     assert_eq!(config.gpu.utlb_shared_by_sms, 2);
     assert!(!config.driver.prefetch_enable);
     assert_eq!(config.resolved("gpu.memory").unwrap().origin, Origin::Override);
-    assert_eq!(config.resolved("gpu.clock").unwrap().origin, Origin::Profile("titan-v".into()));
-    assert_eq!(config.resolved("driver.copy_split").unwrap().origin, Origin::Default);
+    assert_eq!(
+        config.resolved("gpu.clock").unwrap().origin,
+        Origin::Profile("titan-v".into())
+    );
+    assert_eq!(
+        config.resolved("driver.copy_split").unwrap().origin,
+        Origin::Default
+    );
 }
 
 #[test]
@@ -111,16 +146,30 @@ fn a_later_layer_replaces_the_other_way_to_give_memory() {
     let text = format!("{KERNEL}[memory]\noversubscription = 2.0\n");
     let config = resolve(&text, &["memory.capacity=1 GiB"]).unwrap();
     assert_eq!(config.memory.oversubscription, None);
-    assert_eq!(config.memory.capacity, Capacity::Bytes(sim_core::units::Bytes(1 << 30)));
-    let config = resolve(&format!("{KERNEL}[memory]\ncapacity = \"1 GiB\"\n"), &["memory.oversubscription=3"]).unwrap();
+    assert_eq!(
+        config.memory.capacity,
+        Capacity::Bytes(sim_core::units::Bytes(1 << 30))
+    );
+    let config = resolve(
+        &format!("{KERNEL}[memory]\ncapacity = \"1 GiB\"\n"),
+        &["memory.oversubscription=3"],
+    )
+    .unwrap();
     assert_eq!(config.memory.oversubscription, Some(3.0));
     let baseline = config.baseline().unwrap();
-    assert_eq!((baseline.memory.oversubscription, baseline.memory.capacity), (None, Capacity::Unlimited));
+    assert_eq!(
+        (baseline.memory.oversubscription, baseline.memory.capacity),
+        (None, Capacity::Unlimited)
+    );
 }
 
 #[test]
 fn resolved_file_resolves_to_itself() {
-    for overrides in [&["memory.oversubscription=1.25"][..], &["gpu.fp32=82.6 TFLOP/s", "memory.capacity=9.6 GiB"], &[]] {
+    for overrides in [
+        &["memory.oversubscription=1.25"][..],
+        &["gpu.fp32=82.6 TFLOP/s", "memory.capacity=9.6 GiB"],
+        &[],
+    ] {
         let config = resolve(KERNEL, overrides).unwrap();
         let text = show::resolved_toml(&config, false);
         let again = resolve(&text, &[]).unwrap();
@@ -133,7 +182,11 @@ fn resolved_file_resolves_to_itself() {
 #[test]
 fn every_value_survives_printing_and_parsing() {
     for profile in EMBEDDED {
-        let config = resolve(KERNEL, &[&format!("hardware.{}={}", profile.kind.table(), profile.name)]).unwrap();
+        let config = resolve(
+            KERNEL,
+            &[&format!("hardware.{}={}", profile.kind.table(), profile.name)],
+        )
+        .unwrap();
         let again = resolve(&show::resolved_toml(&config, true), &[]).unwrap();
         assert_eq!(config.sections, again.sections, "{}", profile.name);
     }
@@ -144,11 +197,19 @@ fn line_ends_marks_and_comments_do_not_matter() {
     let plain = resolve(KERNEL, &[]).unwrap().fingerprint();
     let crlf = KERNEL.replace('\n', "\r\n");
     assert_eq!(resolve(&crlf, &[]).unwrap().fingerprint(), plain);
-    assert_eq!(resolve(&format!("# only a comment\n{KERNEL}"), &[]).unwrap().fingerprint(), plain);
+    assert_eq!(
+        resolve(&format!("# only a comment\n{KERNEL}"), &[])
+            .unwrap()
+            .fingerprint(),
+        plain
+    );
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("bom.toml");
     std::fs::write(&path, format!("\u{feff}{crlf}")).unwrap();
-    assert_eq!(Config::load(&path, &[]).unwrap().resolve().unwrap().fingerprint(), plain);
+    assert_eq!(
+        Config::load(&path, &[]).unwrap().resolve().unwrap().fingerprint(),
+        plain
+    );
 }
 
 #[test]
@@ -157,9 +218,18 @@ fn ranges_of_a_sweep() {
         let config = load(&format!("[sweep]\n{text}\n"), &[]).unwrap();
         config.axes[0].values.iter().map(ToString::to_string).collect()
     };
-    assert_eq!(values("memory.oversubscription = { from = 1.0, to = 1.5, step = 0.1 }"), ["1.0", "1.1", "1.2", "1.3", "1.4", "1.5"]);
-    assert_eq!(values("memory.oversubscription = { from = 1.0, to = 8.0, count = 4, log = true }"), ["1.0", "2.0", "4.0", "8.0"]);
-    assert_eq!(values("driver.fault_batch_count = { from = 32, to = 128, count = 4 }"), ["32", "64", "96", "128"]);
+    assert_eq!(
+        values("memory.oversubscription = { from = 1.0, to = 1.5, step = 0.1 }"),
+        ["1.0", "1.1", "1.2", "1.3", "1.4", "1.5"]
+    );
+    assert_eq!(
+        values("memory.oversubscription = { from = 1.0, to = 8.0, count = 4, log = true }"),
+        ["1.0", "2.0", "4.0", "8.0"]
+    );
+    assert_eq!(
+        values("driver.fault_batch_count = { from = 32, to = 128, count = 4 }"),
+        ["32", "64", "96", "128"]
+    );
     for bad in [
         "memory.oversubscription = { from = 1.0, to = 2.0 }",
         "memory.oversubscription = { from = 1.0, to = 2.0, step = 0.0 }",
@@ -179,7 +249,12 @@ fn ranges_of_a_sweep() {
 #[test]
 fn a_profile_of_the_users_own() {
     let dir = tempfile::tempdir().unwrap();
-    let profile = EMBEDDED.iter().find(|p| p.name == "titan-v").unwrap().text.replace("sms = 80 ", "sms = 81 ");
+    let profile = EMBEDDED
+        .iter()
+        .find(|p| p.name == "titan-v")
+        .unwrap()
+        .text
+        .replace("sms = 80 ", "sms = 81 ");
     std::fs::write(dir.path().join("mine.toml"), profile).unwrap();
     let path = dir.path().join("run.toml");
     std::fs::write(&path, format!("{KERNEL}[hardware]\ngpu = \"mine.toml\"\n")).unwrap();

@@ -1,5 +1,8 @@
 //! From the sections of a config to the parameters of the crates.
 
+use sim_gpu::params::{Exactness, GpuParams};
+use sim_host::params::CopySplit;
+use sim_host::{DriverParams, HostCost, ParamError};
 use sim_pcie::LinkConfig;
 use sim_pcie::config::{AckPolicy, Arbiter, CompletionPolicy, DllpModel, Generation};
 
@@ -55,6 +58,101 @@ impl Sections {
             rc_write: link.rc_write.map(|rate| rate.0),
             rc_read: link.rc_read.map(|rate| rate.0),
             rc_total: link.rc_total.map(|rate| rate.0),
+        }
+    }
+    /// The parameters of the device.
+    pub fn gpu_params(&self) -> GpuParams {
+        let gpu = &self.gpu;
+        GpuParams {
+            sms: gpu.sms,
+            sms_per_utlb: gpu.utlb_shared_by_sms,
+            utlb_outstanding_faults: gpu.utlb_outstanding_faults,
+            hit_under_fault: gpu.hit_under_fault,
+            utlb_latency: gpu.utlb_latency,
+            l2_tlb_latency: gpu.l2_tlb_latency,
+            page_walkers: gpu.page_walkers,
+            page_walk_latency: gpu.page_walk_latency,
+            fault_emission_interval: gpu.fault_emission_interval,
+            fault_write_interval: gpu.fault_write_interval,
+            fault_burst: gpu.fault_burst,
+            fault_buffer_entries: gpu.fault_buffer_entries,
+            replay_latency: gpu.replay_latency,
+            launch_gap: gpu.launch_gap,
+            h2d_copy_fixed: gpu.h2d_copy_fixed,
+            d2h_copy_fixed: gpu.d2h_copy_fixed,
+            push_overhead: gpu.push_overhead,
+            memset_fixed: gpu.memset_fixed,
+            memset_bytes_per_s: gpu.memset_bandwidth.0,
+            pte_write: gpu.pte_write,
+            tlb_invalidate: gpu.tlb_invalidate,
+            tlb_invalidate_all: gpu.tlb_invalidate_all,
+            exactness: if self.engine.exact == "stepped" {
+                Exactness::Stepped
+            } else {
+                Exactness::Fast
+            },
+        }
+    }
+
+    /// The parameters of the driver.
+    ///
+    /// # Errors
+    /// None for names that the table of keys accepts.
+    pub fn driver_params(&self) -> Result<DriverParams, ParamError> {
+        let driver = &self.driver;
+        let params = DriverParams {
+            fault_batch_count: driver.fault_batch_count,
+            fault_replay_policy: driver.fault_replay_policy.parse()?,
+            fault_replay_update_put_ratio: driver.fault_replay_update_put_ratio,
+            fault_max_batches_per_service: driver.fault_max_batches_per_service,
+            fault_coalesce: driver.fault_coalesce,
+            prefetch_enable: driver.prefetch_enable,
+            prefetch_threshold: driver.prefetch_threshold,
+            prefetch_min_faults: driver.prefetch_min_faults,
+            prefetch_policy: driver.prefetch_policy.parse()?,
+            eviction_policy: driver.eviction_policy.parse()?,
+            pma_batch_nonpinned_order: driver.pma_batch_nonpinned_order,
+            copy_split: if driver.copy_split == "pages" {
+                CopySplit::Pages
+            } else {
+                CopySplit::Runs
+            },
+            seed: self.study.seed,
+        };
+        params.validate()?;
+        Ok(params)
+    }
+
+    /// The costs of the host.
+    pub fn host_cost(&self) -> HostCost {
+        let cost = &self.cost;
+        HostCost {
+            interrupt: cost.interrupt,
+            bottom_half_wakeup: cost.bottom_half_wakeup,
+            put_read: cost.put_read,
+            fetch_per_entry: cost.fetch_per_entry,
+            sort_per_entry: cost.sort_per_entry,
+            batch_fixed: cost.batch_fixed,
+            block_fixed: cost.block_fixed,
+            block_first_touch: cost.block_first_touch,
+            fault_page: cost.fault_page,
+            migrate_page: cost.migrate_page,
+            cpu_unmap_call: cost.cpu_unmap_call,
+            cpu_unmap_page: cost.cpu_unmap_page,
+            chunk_alloc: cost.chunk_alloc,
+            pma_call: cost.pma_call,
+            push: cost.push,
+            copy_method: cost.copy_method,
+            pte_method: cost.pte_method,
+            eviction: cost.eviction,
+            page_population: cost.page_population,
+            flush_per_entry: cost.flush_per_entry,
+            replay_push: cost.replay_push,
+            completion_poll: cost.completion_poll,
+            managed_alloc_call: cost.managed_alloc_call,
+            managed_free_call: cost.managed_free_call,
+            managed_free_block: cost.managed_free_block,
+            cpu_touch_page: cost.cpu_touch_page,
         }
     }
 }

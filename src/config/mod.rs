@@ -43,16 +43,14 @@ use value::Value;
 
 /// Names of the micro-benchmark kernels.
 pub const KERNELS: &[&str] = &[
-    "stream-triad",
-    "vector-add",
     "vector-add-one-block",
+    "vector-add",
     "cyclic-scan",
+    "stream-triad",
+    "stream-triad-per-element",
     "regular",
     "random",
-    "abc",
     "page-stride",
-    "strided",
-    "pointer-chase",
     "gemm",
 ];
 

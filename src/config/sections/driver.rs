@@ -24,8 +24,8 @@ section! {
         prefetch_threshold ("driver.prefetch.threshold"): u32 = Kind::Int { min: 0, max: 100 };
         /// Faults in a block from which on it prefetches (`uvm_perf_prefetch_min_faults`).
         prefetch_min_faults ("driver.prefetch.min_faults"): u32 = Kind::Int { min: 1, max: 20 };
-        /// Which prefetcher.
-        prefetch_policy ("driver.prefetch.policy"): String = Kind::Choice(&["tree", "none"]);
+        /// Which prefetcher: the driver's tree, none, the 64 KiB big pages of the faults, or whole blocks.
+        prefetch_policy ("driver.prefetch.policy"): String = Kind::Choice(&["tree", "none", "64k", "2m"]);
         /// Which root chunk is evicted: as the driver does, or another policy.
         eviction_policy ("driver.eviction.policy"): String = Kind::Choice(&["driver", "fifo", "random"]);
         /// Root chunks asked for in one call of the physical allocator, as a power of two

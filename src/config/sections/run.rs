@@ -1,5 +1,6 @@
 //! `[study]`, `[hardware]`, `[memory]`, `[workload]`, `[engine]`: what is run, and how.
 
+use sim_core::Time;
 use sim_core::units::Bytes;
 
 use crate::config::schema::{Field, section};
@@ -75,21 +76,20 @@ section! {
         program ("workload.program", "none"): Option<String> = Kind::Text;
         /// A kernel out of the set of micro-benchmarks, instead of a program.
         kernel ("workload.kernel", "none"): Option<String> = Kind::Choice(super::super::KERNELS);
-        /// Placement of tensors: the PyTorch caching allocator over managed memory, one managed
-        /// allocation per tensor, or plain device memory (fails when full).
-        allocator ("workload.allocator"): String = Kind::Choice(&["pytorch-caching", "per-tensor", "device"]);
-        /// Iterations of the program, or launches of the kernel.
-        iterations ("workload.iterations"): u64 = Kind::Int { min: 1, max: 1_000_000_000 };
-        /// Bytes of all arrays of the kernel together.
-        bytes ("workload.bytes"): Bytes = Kind::Bytes { min: 4096, max: 1 << 44, power_of_two: false };
-        /// Thread blocks of the kernel, where its form leaves a choice; `kernel`: its own default.
-        blocks ("workload.blocks", "kernel"): Option<u64> = Kind::Int { min: 1, max: 1 << 31 };
-        /// Threads of a block of the kernel; `kernel`: its own default.
-        threads_per_block ("workload.threads_per_block", "kernel"): Option<u32> = Kind::Int { min: 1, max: 1024 };
-        /// Are the arrays of the kernel first written by the CPU?
+        /// Placement of tensors: the PyTorch caching allocator over managed memory, or one managed
+        /// allocation per tensor.
+        allocator ("workload.allocator"): String = Kind::Choice(&["pytorch-caching", "per-tensor"]);
+        /// Iterations of the program, or launches of the kernel (passes, for a cyclic scan).
+        iterations ("workload.iterations"): u32 = Kind::Int { min: 1, max: 1_000_000_000 };
+        /// Bytes of each array of the kernel.
+        array_size ("workload.array_size"): Bytes = Kind::Bytes { min: 4096, max: 1 << 44, power_of_two: false };
+        /// Arrays that a cyclic scan goes through.
+        arrays ("workload.arrays"): u32 = Kind::Int { min: 1, max: 1_000_000 };
+        /// Does the CPU write the kernel's arrays first? If not, the GPU touches them first.
         cpu_init ("workload.cpu_init"): bool = Kind::Bool;
-        /// CPU threads that write them; decides the cost of unmapping.
-        cpu_threads ("workload.cpu_threads"): u32 = Kind::Int { min: 1, max: 4096 };
+        /// Duration of one launch of the kernel with everything resident; `roofline`: from its operations
+        /// and bytes.
+        kernel_time ("workload.kernel_time", "roofline"): Option<Time> = Kind::TIME;
     }
 }
 

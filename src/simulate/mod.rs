@@ -1,5 +1,10 @@
 //! From a resolved config to a result: the one door between the program's surface and the simulation.
 
+mod bridge;
+mod figures;
+
+pub use bridge::Simulator;
+
 use std::fmt;
 
 use sim_core::Time;

@@ -1,0 +1,218 @@
+//! From sections to a machine and a program, and through the simulation.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sim_core::Time;
+use sim_core::pages::BLOCK_BYTES;
+use workloads::allocator::AllocatorKind;
+use workloads::micro::{self, Micro, MicroKind};
+use workloads::{GpuShape, HostOp, Program, ProgramError, Run};
+
+use super::{CopyRow, Progress, RunResult, Simulate, SimulateError, figures};
+use crate::config::sections::Capacity;
+use crate::config::{ResolvedConfig, Sections};
+use crate::system::{Machine, SimError, System};
+
+/// Root chunks beyond the footprint where memory is unlimited: the driver asks for 64 at a time.
+const SPARE_CHUNKS: u64 = 128;
+
+/// The simulator; keeps programs that it has read.
+#[derive(Debug, Default)]
+pub struct Simulator {
+    programs: Mutex<BTreeMap<PathBuf, Arc<Program>>>,
+}
+
+/// What is run.
+enum Work {
+    Program(Arc<Program>, AllocatorKind),
+    Micro(Micro),
+}
+
+fn input(error: impl ToString) -> SimulateError {
+    SimulateError::Input(error.to_string())
+}
+
+impl From<SimError> for SimulateError {
+    fn from(error: SimError) -> Self {
+        match error {
+            SimError::Invariant { .. } | SimError::Deadlock { .. } => {
+                SimulateError::Internal(error.to_string())
+            }
+            _ => SimulateError::Input(error.to_string()),
+        }
+    }
+}
+
+impl Simulator {
+    fn program(&self, path: &Path) -> Result<Arc<Program>, SimulateError> {
+        // Held while reading, so that no two threads read the same program.
+        let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(program) = programs.get(path) {
+            return Ok(program.clone());
+        }
+        let program = Arc::new(workloads::program::read(path).map_err(|error| match error {
+            ProgramError::Io { file, source } => input(format!(
+                "workload.program: {file}: {}",
+                crate::config::document::describe_io(&source)
+            )),
+            other => input(format!("workload.program: {other}")),
+        })?);
+        programs.insert(path.to_path_buf(), program.clone());
+        Ok(program)
+    }
+
+    fn work(&self, config: &ResolvedConfig) -> Result<Work, SimulateError> {
+        let workload = &config.workload;
+        if let Some(path) = config.program_path() {
+            let allocator = workload.allocator.parse().map_err(input)?;
+            return Ok(Work::Program(self.program(&path)?, allocator));
+        }
+        let Some(kernel) = &workload.kernel else {
+            return Err(input("nothing to run: give workload.program or workload.kernel"));
+        };
+        let kind: MicroKind = kernel.parse().map_err(input)?;
+        Ok(Work::Micro(Micro {
+            kind,
+            array_bytes: workload.array_size.0,
+            arrays: workload.arrays,
+            launches: workload.iterations,
+            cpu_init: workload.cpu_init,
+            kernel_time: workload.kernel_time,
+            seed: config.study.seed,
+        }))
+    }
+}
+
+impl Simulate for Simulator {
+    fn simulate(
+        &self,
+        config: &ResolvedConfig,
+        records: bool,
+        progress: &mut dyn Progress,
+    ) -> Result<RunResult, SimulateError> {
+        let work = self.work(config)?;
+        let gpu = gpu_shape(config);
+        let (footprint, kernels) = match &work {
+            Work::Program(program, allocator) => {
+                let totals =
+                    workloads::footprint(program, *allocator, config.workload.iterations).map_err(input)?;
+                (totals.peak_bytes, Some(totals.kernels))
+            }
+            Work::Micro(micro) => {
+                let launches = u64::from(micro.launches);
+                let each = if micro.kind == MicroKind::CyclicScan {
+                    u64::from(micro.arrays)
+                } else {
+                    1
+                };
+                (micro::footprint_bytes(micro), launches.checked_mul(each))
+            }
+        };
+        let capacity = capacity(config, footprint);
+        let machine = machine(config, footprint, capacity, records)?;
+        let mut heard = Heard { progress, kernels };
+        let system = System::new(&machine)?;
+        let finished = match work {
+            Work::Program(program, allocator) => system.run(
+                Run::new(&program, allocator, config.workload.iterations, gpu),
+                &mut heard,
+            )?,
+            Work::Micro(micro) => {
+                let ops = micro::build(&micro, &gpu).map_err(input)?;
+                system.run(ops.into_iter().map(Ok::<HostOp, ProgramError>), &mut heard)?
+            }
+        };
+        let summary = figures::summary(config, &finished.outcome, footprint, capacity);
+        let copies = finished
+            .copies
+            .unwrap_or_default()
+            .iter()
+            .map(CopyRow::from)
+            .collect();
+        Ok(RunResult {
+            summary,
+            batches: finished.batches,
+            copies,
+        })
+    }
+}
+
+/// Passes progress on, with the total.
+struct Heard<'a> {
+    progress: &'a mut dyn Progress,
+    kernels: Option<u64>,
+}
+
+impl crate::system::Progress for Heard<'_> {
+    fn update(&mut self, simulated: Time, kernels: u64) {
+        self.progress.update(simulated, kernels, self.kernels);
+    }
+}
+
+impl From<&sim_gpu::gpu::CopyRecord> for CopyRow {
+    fn from(record: &sim_gpu::gpu::CopyRecord) -> Self {
+        CopyRow {
+            start: record.start,
+            end: record.end,
+            direction: record.direction,
+            cause: record.cause,
+            first_page: record.first.0,
+            pages: record.pages,
+        }
+    }
+}
+
+fn gpu_shape(config: &Sections) -> GpuShape {
+    let gpu = &config.gpu;
+    GpuShape {
+        sms: gpu.sms,
+        max_threads_per_sm: gpu.max_threads_per_sm,
+        max_blocks_per_sm: gpu.max_blocks_per_sm,
+        flops_per_s: gpu.fp32,
+        hbm_bytes_per_s: gpu.hbm_bandwidth.0 as f64,
+        efficiency_flops: gpu.efficiency_flops,
+        efficiency_bytes: gpu.efficiency_bytes,
+        min_kernel_time: gpu.min_kernel_time,
+    }
+}
+
+/// Device memory for managed data, bytes; `None`: unlimited.
+fn capacity(config: &Sections, footprint: u64) -> Option<u64> {
+    let memory = &config.memory;
+    let bytes = match (memory.oversubscription, memory.capacity) {
+        (Some(factor), _) => (footprint as f64 / factor) as u64,
+        (None, Capacity::Bytes(bytes)) => bytes.0,
+        (None, Capacity::Device) => config.gpu.memory.0.saturating_sub(memory.reserved.0),
+        (None, Capacity::Unlimited) => return None,
+    };
+    // Managed data lives in whole root chunks.
+    Some((bytes / BLOCK_BYTES).max(1) * BLOCK_BYTES)
+}
+
+fn machine(
+    config: &Sections,
+    footprint: u64,
+    capacity: Option<u64>,
+    records: bool,
+) -> Result<Machine, SimulateError> {
+    let stepped = config.engine.exact == "stepped";
+    let most = footprint / BLOCK_BYTES + SPARE_CHUNKS;
+    Ok(Machine {
+        gpu: config.gpu_params(),
+        link: config.link_config(),
+        link_exactness: if stepped {
+            sim_pcie::Exactness::Stepped
+        } else {
+            sim_pcie::Exactness::Fast
+        },
+        driver: config.driver_params().map_err(input)?,
+        cost: config.host_cost(),
+        // More than the footprint needs changes nothing.
+        device_chunks: capacity.map_or(most, |bytes| bytes / BLOCK_BYTES).min(most),
+        launch_call: config.cost.launch_call,
+        check: config.engine.check,
+        keep_records: records,
+    })
+}
