@@ -230,15 +230,21 @@ pub fn terminal(plan: &Plan, outcomes: &[Outcome]) -> String {
                     .map(|share| format!("{:.0} %", share * 100.0))
                     .unwrap_or_default(),
             ]),
-            Err(error) => row.push(format!("failed: {error}")),
+            Err(_) => row.push("failed".into()),
         }
         t.add_row(row);
     }
-    t.to_string()
+    let mut out = t.to_string();
+    for (index, outcome) in outcomes.iter().enumerate() {
+        if let Err(error) = outcome {
+            let _ = write!(out, "\npoint {index} failed: {error}");
+        }
+    }
+    out
 }
 
-/// A plain number, if the value is one.
-fn number(value: &Value) -> Option<f64> {
+/// A value as a plain number, in the unit of [`unit`]; `None` for names.
+pub(crate) fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Int(n) => Some(*n as f64),
         Value::Ratio(n) | Value::Flops(n) => Some(*n),
@@ -250,7 +256,8 @@ fn number(value: &Value) -> Option<f64> {
     }
 }
 
-fn unit(value: &Value) -> &'static str {
+/// The unit that [`number`] counts in, for axis labels.
+pub(crate) fn unit(value: &Value) -> &'static str {
     match value {
         Value::Bytes(_) => " (GiB)",
         Value::Bandwidth(_) => " (GB/s)",

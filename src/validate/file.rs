@@ -39,6 +39,8 @@ pub struct Curve {
     pub unit: String,
     /// The key that varies along x; `None` where x is a place inside one run.
     pub x_key: Option<&'static str>,
+    /// Name of the x axis of a plot, with the unit.
+    pub x_label: String,
     /// Accepted relative error.
     pub tolerance: f64,
     /// What was fitted to this curve, if anything was.
@@ -226,11 +228,16 @@ fn curve(raw: &Spanned<RawCurve>, base: &Config, source: &Arc<Source>) -> Result
     let fixed = settings(&raw.set, source)?;
     let reference = settings(&raw.reference, source)?;
     let mut points = Vec::new();
+    let mut x_label = x_key.map_or("x", |key| key.path).to_string();
     for (x, published) in raw.x.iter().zip(&raw.published) {
         let text = plain(x.get_ref());
         let mut here = fixed.clone();
         if let Some(key) = x_key {
-            here.push(setting(key.path, x, source)?);
+            let varied = setting(key.path, x, source)?;
+            if points.is_empty() {
+                x_label.push_str(crate::sweep::unit(&varied.1));
+            }
+            here.push(varied);
         }
         let config = base.resolve_with(&here)?;
         let reference = match (metric.needs_reference(), reference.is_empty()) {
@@ -242,9 +249,10 @@ fn curve(raw: &Spanned<RawCurve>, base: &Config, source: &Arc<Source>) -> Result
                 Some(base.resolve_with(&all)?)
             }
         };
-        let x_number = match x.get_ref() {
-            toml::Value::Integer(n) => Some(*n as f64),
-            toml::Value::Float(n) => Some(*n),
+        let x_number = match (x.get_ref(), x_key.and_then(|_| here.last())) {
+            (toml::Value::Integer(n), None) => Some(*n as f64),
+            (toml::Value::Float(n), None) => Some(*n),
+            (_, Some((_, value))) => crate::sweep::number(value),
             _ => None,
         };
         points.push(CurvePoint {
@@ -260,6 +268,7 @@ fn curve(raw: &Spanned<RawCurve>, base: &Config, source: &Arc<Source>) -> Result
         metric,
         unit: raw.unit.clone(),
         x_key: x_key.map(|key| key.path),
+        x_label,
         tolerance: raw.tolerance,
         fitted: raw.fitted.clone(),
         scale: raw.scale,

@@ -33,6 +33,8 @@ metrics! {
     Slowdown = "slowdown";
     /// Time of the whole program, ms.
     SimulatedMs = "simulated_ms";
+    /// Time from the first iteration to the end, ms: without the CPU's work before it.
+    KernelsMs = "kernels_ms";
     /// Mean time of an iteration after the first, ms.
     IterationMs = "iteration_ms";
     /// Bytes of the kernel's arrays over the mean time of an iteration after the first, 10^9 B/s.
@@ -136,6 +138,7 @@ impl Metric {
                 s.simulated_ns / reference.summary.simulated_ns
             }
             Metric::SimulatedMs => s.simulated_ns / 1e6,
+            Metric::KernelsMs => (s.simulated_ns - s.iteration_start_ns.first().copied().unwrap_or(0.0)) / 1e6,
             Metric::IterationMs => s.iteration_ns() / 1e6,
             Metric::BandwidthGbPerS => s.footprint_bytes as f64 / s.iteration_ns(),
             Metric::H2dGib => gib(h2d),

@@ -188,7 +188,7 @@ pub fn terminal(file: &ValidationFile, reports: &[CurveReport]) -> String {
         for point in &report.points {
             let ours = match &point.ours {
                 Ok(value) => table::digits(*value),
-                Err(error) => format!("failed: {error}"),
+                Err(_) => "failed".into(),
             };
             let error = point
                 .error
@@ -204,6 +204,11 @@ pub fn terminal(file: &ValidationFile, reports: &[CurveReport]) -> String {
             ]);
         }
         let _ = writeln!(out, "{t}");
+        for point in &report.points {
+            if let Err(error) = &point.ours {
+                let _ = writeln!(out, "{} failed: {error}", point.x);
+            }
+        }
         let rank = report
             .rank_correlation
             .map(|r| format!("; rank correlation {r:.3}"))
@@ -290,7 +295,7 @@ pub fn chart(report: &CurveReport) -> Option<Chart> {
     };
     Some(Chart {
         title: curve.name.clone(),
-        x_label: curve.x_key.unwrap_or("x").into(),
+        x_label: curve.x_label.clone(),
         y_label: format!("{}{unit}", curve.metric.name()),
         log_x: false,
         log_y: low > 0.0 && high > 20.0 * low,
