@@ -89,6 +89,8 @@ struct RawCurve {
     #[serde(default)]
     unit: String,
     key: Option<Spanned<String>>,
+    /// May be left out where a single value is published.
+    #[serde(default)]
     x: Vec<Spanned<toml::Value>>,
     published: Vec<f64>,
     tolerance: f64,
@@ -202,7 +204,10 @@ fn curve(raw: &Spanned<RawCurve>, base: &Config, source: &Arc<Source>) -> Result
         },
         None => None,
     };
-    if raw.x.is_empty() || raw.x.len() != raw.published.len() {
+    let single = raw.x.is_empty() && raw.published.len() == 1 && x_key.is_none() && !metric.takes_x();
+    let nowhere = [Spanned::new(0..0, toml::Value::String("-".into()))];
+    let xs = if single { &nowhere[..] } else { &raw.x[..] };
+    if xs.is_empty() || xs.len() != raw.published.len() {
         return Err(fail(format!(
             "{} values of x, {} published values",
             raw.x.len(),
@@ -229,7 +234,7 @@ fn curve(raw: &Spanned<RawCurve>, base: &Config, source: &Arc<Source>) -> Result
     let reference = settings(&raw.reference, source)?;
     let mut points = Vec::new();
     let mut x_label = x_key.map_or("x", |key| key.path).to_string();
-    for (x, published) in raw.x.iter().zip(&raw.published) {
+    for (x, published) in xs.iter().zip(&raw.published) {
         let text = plain(x.get_ref());
         let mut here = fixed.clone();
         if let Some(key) = x_key {

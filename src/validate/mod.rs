@@ -159,6 +159,21 @@ fn compare(curve: &Curve, x: &str, published: f64, ours: Result<f64, String>) ->
     }
 }
 
+fn fitted(curve: &Curve) -> String {
+    curve.fitted.as_ref().map_or("not fitted".into(), |what| format!("fitted: {what}"))
+}
+
+/// Published value, ours, error, verdict.
+fn cells(point: &Compared, unit: &str) -> [String; 4] {
+    let with_unit = |value: f64| format!("{} {unit}", table::digits(value)).trim_end().to_string();
+    [
+        with_unit(point.published),
+        point.ours.as_ref().map_or("failed".into(), |ours| with_unit(*ours)),
+        point.error.map(|e| format!("{:+.1} %", e * 100.0)).unwrap_or_default(),
+        if point.pass { "yes" } else { "MISS" }.into(),
+    ]
+}
+
 /// The report of a file for the terminal.
 pub fn terminal(file: &ValidationFile, reports: &[CurveReport]) -> String {
     let mut out = String::new();
@@ -166,18 +181,12 @@ pub fn terminal(file: &ValidationFile, reports: &[CurveReport]) -> String {
     for note in &file.notes {
         let _ = writeln!(out, "  {note}");
     }
-    for report in reports {
+    // Curves of one point share a table; the others have one each.
+    let singles: Vec<&CurveReport> = reports.iter().filter(|report| report.points.len() == 1).collect();
+    for report in reports.iter().filter(|report| report.points.len() != 1) {
         let curve = &report.curve;
-        let fitted = match &curve.fitted {
-            Some(what) => format!("fitted: {what}"),
-            None => "not fitted".into(),
-        };
-        let _ = writeln!(out, "\n{} ({fitted})", curve.name);
-        let unit = if curve.unit.is_empty() {
-            String::new()
-        } else {
-            format!(", {}", curve.unit)
-        };
+        let _ = writeln!(out, "\n{} ({})", curve.name, fitted(curve));
+        let unit = if curve.unit.is_empty() { String::new() } else { format!(", {}", curve.unit) };
         let mut t = table::table(&[
             curve.x_key.unwrap_or("x").to_string(),
             format!("published{unit}"),
@@ -186,39 +195,35 @@ pub fn terminal(file: &ValidationFile, reports: &[CurveReport]) -> String {
             format!("within {:.0} %", curve.tolerance * 100.0),
         ]);
         for point in &report.points {
-            let ours = match &point.ours {
-                Ok(value) => table::digits(*value),
-                Err(_) => "failed".into(),
-            };
-            let error = point
-                .error
-                .map(|e| format!("{:+.1} %", e * 100.0))
-                .unwrap_or_default();
-            let pass = if point.pass { "yes" } else { "MISS" };
-            t.add_row([
-                point.x.clone(),
-                table::digits(point.published),
-                ours,
-                error,
-                pass.into(),
-            ]);
+            let [published, ours, error, pass] = cells(point, "");
+            t.add_row([point.x.clone(), published, ours, error, pass]);
         }
         let _ = writeln!(out, "{t}");
-        for point in &report.points {
-            if let Err(error) = &point.ours {
-                let _ = writeln!(out, "{} failed: {error}", point.x);
+        let rank = report.rank_correlation.map(|r| format!("; rank correlation {r:.3}")).unwrap_or_default();
+        let _ = writeln!(out, "{} of {} points within tolerance{rank}", report.passed(), report.points.len());
+    }
+    if !singles.is_empty() {
+        let mut t = table::table(&["single figures", "published", "ours", "error", "tolerance", "within", "fitted"]);
+        for report in &singles {
+            let curve = &report.curve;
+            for point in &report.points {
+                let [published, ours, error, pass] = cells(point, &curve.unit);
+                let tolerance = format!("{:.0} %", curve.tolerance * 100.0);
+                let fitted = if curve.fitted.is_some() { "yes" } else { "no" };
+                t.add_row([curve.name.clone(), published, ours, error, tolerance, pass, fitted.into()]);
             }
         }
-        let rank = report
-            .rank_correlation
-            .map(|r| format!("; rank correlation {r:.3}"))
-            .unwrap_or_default();
-        let _ = writeln!(
-            out,
-            "{} of {} points within tolerance{rank}",
-            report.passed(),
-            report.points.len()
-        );
+        let _ = writeln!(out, "\n{t}");
+        for curve in singles.iter().map(|report| &report.curve).filter(|curve| curve.fitted.is_some()) {
+            let _ = writeln!(out, "{}: {}", curve.name, fitted(curve));
+        }
+    }
+    for report in reports {
+        for point in &report.points {
+            if let Err(error) = &point.ours {
+                let _ = writeln!(out, "{} at {} failed: {error}", report.curve.name, point.x);
+            }
+        }
     }
     out
 }
