@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 
 use sim_core::Time;
-use sim_core::access::{Access, AccessPattern, StepAccesses};
+use sim_core::access::{Access, AccessKind, AccessPattern, MappedPages, StepAccesses};
 use sim_core::pages::Page;
 
 use crate::accounting::Accounting;
@@ -27,6 +27,9 @@ use crate::walkers::Walkers;
 
 /// Fraction bits of service times: kernels of 10^8 services keep their duration within a tick.
 const FRACTION: u32 = 32;
+
+/// Steps with more independent accesses than this issue them in one go (a tile's rows, say).
+const RANKED_ACCESSES: usize = 8;
 
 /// After a service that had to be looked at, so many more are looked at before the next attempt to
 /// find a longer run of mapped pages: bounds the cost of failed attempts.
@@ -60,7 +63,18 @@ pub struct Shared {
     /// Accesses that missed, one per warp and page.
     pub misses: u64,
     step: StepAccesses,
-    missing: Vec<bool>,
+    missing: Vec<Missing>,
+}
+
+/// A page without PTE that a step touches.
+#[derive(Clone, Copy, Debug)]
+struct Missing {
+    page: Page,
+    /// Its place in the run of pages of its access.
+    offset: u32,
+    rank: u16,
+    warps: u16,
+    kind: AccessKind,
 }
 
 impl Shared {
@@ -83,60 +97,55 @@ impl Shared {
 
     /// Parks every access to a page without PTE; returns how many there are.
     fn park(&mut self, accesses: &[Access], utlb: usize, waiter: Waiter, now: Time) -> u32 {
-        let pages = accesses.iter().map(|a| a.pages).max().unwrap_or(0);
-        let mut misses = 0;
-        let mut before = 0;
+        self.missing.clear();
+        let ranked = accesses.len() <= RANKED_ACCESSES;
+        for (rank, access) in accesses.iter().enumerate() {
+            let end = Page(access.first.0 + u64::from(access.pages));
+            let mut page = access.first;
+            while let Some(hole) = self.table.first_unmapped(page, end) {
+                let rank = if ranked { rank as u16 } else { 0 };
+                let offset = (hole.0 - access.first.0) as u32;
+                self.missing.push(Missing { page: hole, offset, rank, warps: access.warps, kind: access.kind });
+                page = Page(hole.0 + 1);
+            }
+        }
+        if self.missing.is_empty() {
+            return 0;
+        }
+        self.buffer.catch_up(now, &mut self.utlbs, &self.params);
         let walk_from = now + self.params.utlb_latency + self.params.l2_tlb_latency;
         let mut ready = Time::MAX;
-        for offset in 0..pages {
-            self.missing.clear();
-            self.missing.extend(
-                accesses
-                    .iter()
-                    .map(|a| offset < a.pages && !self.table.is_mapped(Page(a.first.0 + u64::from(offset)))),
-            );
-            if !self.missing.contains(&true) {
-                continue;
-            }
-            if misses == 0 {
-                self.buffer.catch_up(now, &mut self.utlbs, &self.params);
-                before = self.utlbs[utlb].unemitted() as u64;
-            }
-            for _ in self.missing.iter().filter(|missing| **missing) {
-                ready = ready.min(self.walkers.walk(walk_from));
-            }
-            let warps = accesses.iter().map(|a| a.warps).max().unwrap_or(0);
+        for _ in &self.missing {
+            ready = ready.min(self.walkers.walk(walk_from));
+        }
+        let utlb = &mut self.utlbs[utlb];
+        let before = utlb.unemitted() as u64;
+        let mut misses = 0;
+        if ranked {
+            // Warps go over their pages one after another, each issuing its accesses together.
+            self.missing.sort_by_key(|missing| missing.offset);
+        }
+        for group in self.missing.chunk_by(|a, b| ranked && a.offset == b.offset) {
+            let warps = group.iter().map(|missing| missing.warps).max().unwrap_or(0);
             for warp in 0..warps {
-                for (rank, (access, missing)) in accesses.iter().zip(&self.missing).enumerate() {
-                    if *missing && warp < access.warps {
-                        let page = Page(access.first.0 + u64::from(offset));
-                        let (kind, rank) = (access.kind, rank as u16);
-                        self.utlbs[utlb].miss(ParkedAccess {
-                            page,
-                            waiter,
-                            kind,
-                            rank,
-                            missed: now,
-                        });
-                        misses += 1;
-                    }
+                for missing in group.iter().filter(|missing| warp < missing.warps) {
+                    let Missing { page, rank, kind, .. } = *missing;
+                    utlb.miss(ParkedAccess { page, waiter, kind, rank, missed: now });
+                    misses += 1;
                 }
             }
         }
-        if misses == 0 {
-            return 0;
-        }
-        let parked = self.utlbs[utlb].unemitted() as u64 - before;
+        let parked = utlb.unemitted() as u64 - before;
         self.misses += u64::from(misses);
-        self.buffer
-            .faults_parked(parked, before == 0, ready, &self.params);
+        self.buffer.faults_parked(parked, before == 0, ready, &self.params);
         misses
     }
 
     fn all_mapped(&self, accesses: &[Access]) -> bool {
-        accesses
-            .iter()
-            .all(|a| (0..u64::from(a.pages)).all(|offset| self.table.is_mapped(Page(a.first.0 + offset))))
+        accesses.iter().all(|access| {
+            let end = Page(access.first.0 + u64::from(access.pages));
+            self.table.first_unmapped(access.first, end).is_none()
+        })
     }
 }
 

@@ -5,6 +5,8 @@
 //! is parked writes one fault entry; a replay retries all of them, and those that still miss write
 //! new entries, by uTLB and then by age.
 
+use std::collections::VecDeque;
+
 use sim_core::Time;
 use sim_core::access::AccessKind;
 use sim_core::pages::Page;
@@ -35,11 +37,12 @@ pub struct ParkedAccess {
 }
 
 /// The parked and waiting accesses of one uTLB, oldest first.
-///
-/// The first `limit` of them are parked; `emitted` of these have written their entry.
 #[derive(Clone, Debug, Default)]
 pub struct Utlb {
-    accesses: Vec<ParkedAccess>,
+    /// At most `limit`; the first `emitted` of them have written their entry.
+    parked: Vec<ParkedAccess>,
+    /// Misses that found the uTLB full.
+    waiting: VecDeque<ParkedAccess>,
     emitted: usize,
     limit: usize,
 }
@@ -47,47 +50,51 @@ pub struct Utlb {
 impl Utlb {
     /// A uTLB that parks up to `limit` accesses.
     pub fn new(limit: u32) -> Utlb {
-        Utlb {
-            accesses: Vec::new(),
-            emitted: 0,
-            limit: limit as usize,
-        }
+        Utlb { limit: limit as usize, ..Utlb::default() }
     }
 
     /// Parked accesses that have still to write their entry.
     pub fn unemitted(&self) -> usize {
-        self.accesses.len().min(self.limit) - self.emitted
+        self.parked.len() - self.emitted
     }
 
     /// Accesses parked and waiting.
     pub fn len(&self) -> usize {
-        self.accesses.len()
+        self.parked.len() + self.waiting.len()
     }
 
     /// Nothing is parked or waiting.
     pub fn is_empty(&self) -> bool {
-        self.accesses.is_empty()
+        self.parked.is_empty()
     }
 
     /// A miss arrives. It parks if there is room; of the misses of one moment, lower ranks go first.
     pub fn miss(&mut self, access: ParkedAccess) {
-        let mut at = self.accesses.len();
-        while at > self.emitted
-            && self.accesses[at - 1].missed == access.missed
-            && self.accesses[at - 1].rank > access.rank
-        {
-            at -= 1;
+        let goes_before = |other: &ParkedAccess| other.missed == access.missed && other.rank > access.rank;
+        let waiting = self.waiting.iter().rev().take_while(|other| goes_before(other)).count();
+        if waiting < self.waiting.len() {
+            self.waiting.insert(self.waiting.len() - waiting, access);
+            return;
         }
-        self.accesses.insert(at, access);
+        let unwritten = &self.parked[self.emitted..];
+        let parked = unwritten.iter().rev().take_while(|other| goes_before(other)).count();
+        if parked == 0 && self.parked.len() == self.limit {
+            self.waiting.push_front(access);
+            return;
+        }
+        self.parked.insert(self.parked.len() - parked, access);
+        if self.parked.len() > self.limit
+            && let Some(last) = self.parked.pop()
+        {
+            self.waiting.push_front(last);
+        }
     }
 
     /// The next access to write its entry.
     pub fn emit(&mut self) -> Option<ParkedAccess> {
-        if self.unemitted() == 0 {
-            return None;
-        }
+        let access = *self.parked.get(self.emitted)?;
         self.emitted += 1;
-        Some(self.accesses[self.emitted - 1])
+        Some(access)
     }
 
     /// Marks up to `n` accesses as having written their entry, without looking at them.
@@ -103,25 +110,25 @@ impl Utlb {
     /// that still miss have their entry to write again.
     pub fn replay(&mut self, is_mapped: impl Fn(Page) -> bool, mut hit: impl FnMut(Waiter)) {
         self.emitted = 0;
-        let mut parked = 0;
-        let limit = self.limit;
-        self.accesses.retain(|access| {
-            // Beyond the limit nothing is retried: these have not been looked up.
-            if parked == limit {
-                return true;
-            }
+        self.parked.retain(|access| {
             let mapped = is_mapped(access.page);
             if mapped {
                 hit(access.waiter);
-            } else {
-                parked += 1;
             }
             !mapped
         });
+        while self.parked.len() < self.limit {
+            let Some(access) = self.waiting.pop_front() else { break };
+            if is_mapped(access.page) {
+                hit(access.waiter);
+            } else {
+                self.parked.push(access);
+            }
+        }
     }
 
     /// Pages waited for, for reports of a simulation that cannot go on.
     pub fn pages(&self) -> impl Iterator<Item = Page> + '_ {
-        self.accesses.iter().map(|access| access.page)
+        self.parked.iter().chain(&self.waiting).map(|access| access.page)
     }
 }

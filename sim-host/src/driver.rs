@@ -31,6 +31,8 @@ enum Step {
     Flush,
     /// Wait for this push.
     Wait(Ticket),
+    /// The limit of batches is reached: end the bottom half.
+    Leave,
 }
 
 /// The UVM driver of one GPU.
@@ -173,6 +175,7 @@ impl UvmDriver {
             Step::Fetch => self.fetch(now, device),
             Step::Service(fault) => self.service(fault, now, device),
             Step::Flush => self.flush(now, device),
+            Step::Leave => self.leave(now, device),
             Step::Asleep | Step::Wait(_) => {}
         }
     }
@@ -311,8 +314,7 @@ impl UvmDriver {
         self.batches_now += 1;
         if self.batches_now >= self.memory.params.fault_max_batches_per_service {
             // The interrupt is raised anew at once if entries are left.
-            self.step = Step::Asleep;
-            self.leave(at, device);
+            self.go_on(Step::Leave, at, device);
         } else {
             self.go_on(Step::Begin, at, device);
         }

@@ -189,7 +189,7 @@ fn gemm(op: &PlacedOp<'_>) -> Option<Gemm> {
         n: n.round() as u64,
         k,
         element: ELEMENT,
-        steps: Gemm::steps_for(k, ELEMENT),
+        steps: Gemm::steps_for(k),
     })
 }
 

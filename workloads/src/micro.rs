@@ -284,7 +284,7 @@ pub fn build(micro: &Micro, gpu: &GpuShape) -> Result<Vec<HostOp>, ProgramError>
                     n: side,
                     k: side,
                     element: 4,
-                    steps: Gemm::steps_for(side, 4),
+                    steps: Gemm::steps_for(side),
                 };
                 let flops = 2.0 * (side as f64).powi(3);
                 b.launch(KernelPattern::Gemm(gemm), 256, flops, 3.0 * n_f);

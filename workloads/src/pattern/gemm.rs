@@ -4,12 +4,18 @@
 //! groups of [`GROUP`] tile rows so that blocks in flight share panels, as BLAS libraries rasterise.
 
 use sim_core::access::{Access, AccessKind, AccessPattern, MappedPages, StepAccesses};
-use sim_core::pages::{ByteRange, PAGE_BYTES, Page};
+use sim_core::pages::{ByteRange, Page};
 
 /// Rows and columns of a tile of C.
 const TILE: u64 = 128;
 /// Tile rows that are worked through before the next ones start.
 const GROUP: u64 = 8;
+/// Elements along K that a step covers: the depth of a tile in shared memory.
+const STEP: u64 = 32;
+/// Steps of a block, at most; longer products take deeper steps.
+const MAX_STEPS: u64 = 2048;
+/// Rows of a piece of 32 elements (128 bytes) that one warp loads with one instruction (16 bytes a lane).
+const ROWS_PER_WARP: u32 = 4;
 /// Warps of a block: 256 threads.
 const WARPS: u16 = 8;
 
@@ -44,9 +50,9 @@ impl Gemm {
         self.k.div_ceil(u64::from(self.steps))
     }
 
-    /// Steps along K such that a step covers at most one page of a row of A.
-    pub fn steps_for(k: u64, element: u64) -> u32 {
-        (k * element).div_ceil(PAGE_BYTES).clamp(1, 64) as u32
+    /// Steps along K of [`STEP`] elements each.
+    pub fn steps_for(k: u64) -> u32 {
+        k.div_ceil(STEP).clamp(1, MAX_STEPS) as u32
     }
 
     /// Batch, tile row, tile column of a block.
@@ -75,6 +81,7 @@ impl Gemm {
             return;
         }
         let begin = out.len();
+        let mut merged: u32 = 0;
         for row in rows.0..rows.1 {
             let at = (matrix + row * stride + columns.0) * self.element;
             let end = (matrix + row * stride + columns.1) * self.element;
@@ -84,22 +91,18 @@ impl Gemm {
             let first = Page::containing(range.start + at);
             let last = Page::containing(range.start + end.min(range.bytes) - 1);
             match out[begin..].last_mut() {
-                Some(access) if access.first.0 + u64::from(access.pages) > last.0 => {}
                 Some(access) if access.first.0 + u64::from(access.pages) >= first.0 => {
-                    access.pages = (last.0 + 1 - access.first.0) as u32;
+                    let pages = (last.0 + 1).saturating_sub(access.first.0);
+                    access.pages = access.pages.max(pages as u32);
+                    merged += 1;
+                    let rows_per_page = merged.div_ceil(access.pages);
+                    access.warps = rows_per_page.div_ceil(ROWS_PER_WARP).clamp(1, u32::from(WARPS)) as u16;
                 }
-                _ => out.push(Access {
-                    first,
-                    pages: (last.0 + 1 - first.0) as u32,
-                    warps: 1,
-                    kind,
-                }),
+                _ => {
+                    merged = 1;
+                    out.push(Access { first, pages: (last.0 + 1 - first.0) as u32, warps: 1, kind });
+                }
             }
-        }
-        // The warps of the block share the rows of the piece.
-        for access in &mut out[begin..] {
-            let rows_per_page = (rows.1 - rows.0).div_ceil(u64::from(access.pages));
-            access.warps = rows_per_page.div_ceil(16).clamp(1, u64::from(WARPS)) as u16;
         }
     }
 
@@ -205,7 +208,7 @@ mod tests {
             n,
             k,
             element: 4,
-            steps: Gemm::steps_for(k, 4),
+            steps: Gemm::steps_for(k),
         };
         let mut read = BTreeSet::new();
         let mut written = BTreeSet::new();
