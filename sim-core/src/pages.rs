@@ -124,13 +124,14 @@ impl PageMask {
     /// No page at all?
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.0 == [0; 8]
+        // Not an array comparison: that is a call of memcmp.
+        self.0.iter().fold(0, |any, word| any | word) == 0
     }
 
     /// All 512 pages?
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.0 == [u64::MAX; 8]
+        self.0.iter().fold(u64::MAX, |all, word| all & word) == u64::MAX
     }
 
     /// The pages of `self` that are not in `other`.

@@ -4,7 +4,7 @@
 //! groups of [`GROUP`] tile rows so that blocks in flight share panels, as BLAS libraries rasterise.
 
 use sim_core::access::{Access, AccessKind, AccessPattern, MappedPages, StepAccesses};
-use sim_core::pages::{ByteRange, Page};
+use sim_core::pages::{ByteRange, PAGE_BYTES, Page};
 
 /// Rows and columns of a tile of C.
 const TILE: u64 = 128;
@@ -80,30 +80,34 @@ impl Gemm {
         if rows.0 >= rows.1 || columns.0 >= columns.1 || range.bytes == 0 {
             return;
         }
-        let begin = out.len();
-        let mut merged: u32 = 0;
-        for row in rows.0..rows.1 {
-            let at = (matrix + row * stride + columns.0) * self.element;
-            let end = (matrix + row * stride + columns.1) * self.element;
+        let row_bytes = stride * self.element;
+        let width = (columns.1 - columns.0) * self.element - 1;
+        let mut at = (matrix + rows.0 * stride + columns.0) * self.element;
+        // The run of consecutive pages so far: its first page, its end, the rows that lie in it.
+        let (mut first, mut end, mut merged) = (0, 0, 0);
+        let mut flush = |first: u64, end: u64, rows: u32| {
+            if rows > 0 {
+                let pages = (end - first) as u32;
+                let warps = rows.div_ceil(pages).div_ceil(ROWS_PER_WARP).clamp(1, u32::from(WARPS)) as u16;
+                out.push(Access { first: Page(first), pages, warps, kind });
+            }
+        };
+        for _ in rows.0..rows.1 {
             if at >= range.bytes {
                 break;
             }
-            let first = Page::containing(range.start + at);
-            let last = Page::containing(range.start + end.min(range.bytes) - 1);
-            match out[begin..].last_mut() {
-                Some(access) if access.first.0 + u64::from(access.pages) >= first.0 => {
-                    let pages = (last.0 + 1).saturating_sub(access.first.0);
-                    access.pages = access.pages.max(pages as u32);
-                    merged += 1;
-                    let rows_per_page = merged.div_ceil(access.pages);
-                    access.warps = rows_per_page.div_ceil(ROWS_PER_WARP).clamp(1, u32::from(WARPS)) as u16;
-                }
-                _ => {
-                    merged = 1;
-                    out.push(Access { first, pages: (last.0 + 1 - first.0) as u32, warps: 1, kind });
-                }
+            let page = (range.start + at) / PAGE_BYTES;
+            let last = (range.start + (at + width).min(range.bytes - 1)) / PAGE_BYTES;
+            if merged > 0 && page <= end {
+                end = end.max(last + 1);
+                merged += 1;
+            } else {
+                flush(first, end, merged);
+                (first, end, merged) = (page, last + 1, 1);
             }
+            at += row_bytes;
         }
+        flush(first, end, merged);
     }
 
     fn ranges(&self) -> impl Iterator<Item = &ByteRange> {
