@@ -138,7 +138,9 @@ impl Metric {
                 s.simulated_ns / reference.summary.simulated_ns
             }
             Metric::SimulatedMs => s.simulated_ns / 1e6,
-            Metric::KernelsMs => (s.simulated_ns - s.iteration_start_ns.first().copied().unwrap_or(0.0)) / 1e6,
+            Metric::KernelsMs => {
+                (s.simulated_ns - s.iteration_start_ns.first().copied().unwrap_or(0.0)) / 1e6
+            }
             Metric::IterationMs => s.iteration_ns() / 1e6,
             Metric::BandwidthGbPerS => s.footprint_bytes as f64 / s.iteration_ns(),
             Metric::H2dGib => gib(h2d),

@@ -160,7 +160,10 @@ fn compare(curve: &Curve, x: &str, published: f64, ours: Result<f64, String>) ->
 }
 
 fn fitted(curve: &Curve) -> String {
-    curve.fitted.as_ref().map_or("not fitted".into(), |what| format!("fitted: {what}"))
+    curve
+        .fitted
+        .as_ref()
+        .map_or("not fitted".into(), |what| format!("fitted: {what}"))
 }
 
 /// Published value, ours, error, verdict.
@@ -168,8 +171,14 @@ fn cells(point: &Compared, unit: &str) -> [String; 4] {
     let with_unit = |value: f64| format!("{} {unit}", table::digits(value)).trim_end().to_string();
     [
         with_unit(point.published),
-        point.ours.as_ref().map_or("failed".into(), |ours| with_unit(*ours)),
-        point.error.map(|e| format!("{:+.1} %", e * 100.0)).unwrap_or_default(),
+        point
+            .ours
+            .as_ref()
+            .map_or("failed".into(), |ours| with_unit(*ours)),
+        point
+            .error
+            .map(|e| format!("{:+.1} %", e * 100.0))
+            .unwrap_or_default(),
         if point.pass { "yes" } else { "MISS" }.into(),
     ]
 }
@@ -186,7 +195,11 @@ pub fn terminal(file: &ValidationFile, reports: &[CurveReport]) -> String {
     for report in reports.iter().filter(|report| report.points.len() != 1) {
         let curve = &report.curve;
         let _ = writeln!(out, "\n{} ({})", curve.name, fitted(curve));
-        let unit = if curve.unit.is_empty() { String::new() } else { format!(", {}", curve.unit) };
+        let unit = if curve.unit.is_empty() {
+            String::new()
+        } else {
+            format!(", {}", curve.unit)
+        };
         let mut t = table::table(&[
             curve.x_key.unwrap_or("x").to_string(),
             format!("published{unit}"),
@@ -199,22 +212,50 @@ pub fn terminal(file: &ValidationFile, reports: &[CurveReport]) -> String {
             t.add_row([point.x.clone(), published, ours, error, pass]);
         }
         let _ = writeln!(out, "{t}");
-        let rank = report.rank_correlation.map(|r| format!("; rank correlation {r:.3}")).unwrap_or_default();
-        let _ = writeln!(out, "{} of {} points within tolerance{rank}", report.passed(), report.points.len());
+        let rank = report
+            .rank_correlation
+            .map(|r| format!("; rank correlation {r:.3}"))
+            .unwrap_or_default();
+        let _ = writeln!(
+            out,
+            "{} of {} points within tolerance{rank}",
+            report.passed(),
+            report.points.len()
+        );
     }
     if !singles.is_empty() {
-        let mut t = table::table(&["single figures", "published", "ours", "error", "tolerance", "within", "fitted"]);
+        let mut t = table::table(&[
+            "single figures",
+            "published",
+            "ours",
+            "error",
+            "tolerance",
+            "within",
+            "fitted",
+        ]);
         for report in &singles {
             let curve = &report.curve;
             for point in &report.points {
                 let [published, ours, error, pass] = cells(point, &curve.unit);
                 let tolerance = format!("{:.0} %", curve.tolerance * 100.0);
                 let fitted = if curve.fitted.is_some() { "yes" } else { "no" };
-                t.add_row([curve.name.clone(), published, ours, error, tolerance, pass, fitted.into()]);
+                t.add_row([
+                    curve.name.clone(),
+                    published,
+                    ours,
+                    error,
+                    tolerance,
+                    pass,
+                    fitted.into(),
+                ]);
             }
         }
         let _ = writeln!(out, "\n{t}");
-        for curve in singles.iter().map(|report| &report.curve).filter(|curve| curve.fitted.is_some()) {
+        for curve in singles
+            .iter()
+            .map(|report| &report.curve)
+            .filter(|curve| curve.fitted.is_some())
+        {
             let _ = writeln!(out, "{}: {}", curve.name, fitted(curve));
         }
     }
