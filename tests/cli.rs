@@ -151,8 +151,14 @@ fn a_sweep_does_not_depend_on_threads() {
         .unwrap();
     let point = lines.find(|l| l.contains(",51,2,")).unwrap();
     assert_eq!(
-        point.split(',').nth(column).unwrap().parse::<f64>().unwrap(),
-        summary["slowdown"].as_f64().unwrap()
+        point
+            .split(',')
+            .nth(column)
+            .unwrap()
+            .parse::<f64>()
+            .unwrap()
+            .to_bits(),
+        summary["slowdown"].as_f64().unwrap().to_bits()
     );
 }
 

@@ -1,5 +1,6 @@
 //! `uvmsim explain`, `uvmsim config`, `uvmsim profiles`.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -39,16 +40,14 @@ struct Overridden<'a>(Option<&'a PathBuf>, &'a [String]);
 
 impl Overridden<'_> {
     fn load(&self) -> Result<Config, ConfigErrors> {
-        match self.0 {
-            Some(path) => Config::load(path, self.1),
-            None => {
-                let source = Arc::new(Source {
-                    name: "defaults".into(),
-                    text: String::new(),
-                });
-                Config::from_source(&source, None, self.1, Extra::Config)
-            }
+        if let Some(path) = self.0 {
+            return Config::load(path, self.1);
         }
+        let source = Arc::new(Source {
+            name: "defaults".into(),
+            text: String::new(),
+        });
+        Config::from_source(&source, None, self.1, Extra::Config)
     }
 }
 
@@ -92,11 +91,12 @@ pub(super) fn profiles() -> Result<bool, CliError> {
     let mut out = String::new();
     for profile in EMBEDDED {
         let about = profile.text.lines().next().unwrap_or("").trim_start_matches("# ");
-        out.push_str(&format!(
-            "{:4}  {:width$}  {about}\n",
+        let _ = writeln!(
+            out,
+            "{:4}  {:width$}  {about}",
             profile.kind.table(),
             profile.name
-        ));
+        );
     }
     print(&out)?;
     Ok(true)

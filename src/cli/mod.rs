@@ -103,13 +103,12 @@ fn print(text: &str) -> Result<(), CliError> {
 /// The folder of a command's output: `--out`, else `runs/NAME`.
 fn output_folder(out: Option<&PathBuf>, name: &str) -> Result<PathBuf, CliError> {
     use crate::report::folder::{Folder, folder_name};
-    let path = match out {
-        Some(out) => out.clone(),
-        None => {
-            let runs = PathBuf::from("runs");
-            std::fs::create_dir_all(&runs)?;
-            runs.join(folder_name(name))
-        }
+    let path = if let Some(out) = out {
+        out.clone()
+    } else {
+        let runs = PathBuf::from("runs");
+        std::fs::create_dir_all(&runs)?;
+        runs.join(folder_name(name))
     };
     if path.file_name().is_none() {
         return Err(CliError::input(format!(

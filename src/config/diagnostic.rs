@@ -18,12 +18,15 @@ pub struct Source {
 impl Source {
     /// The line, from 1, in which byte `offset` lies.
     pub fn line(&self, offset: usize) -> usize {
-        self.text.as_bytes()[..offset.min(self.text.len())]
-            .iter()
-            .filter(|b| **b == b'\n')
-            .count()
-            + 1
+        line_of(self.text.as_bytes(), offset)
     }
+}
+
+/// The line, from 1, in which byte `offset` of `text` lies.
+pub fn line_of(text: &[u8], offset: usize) -> usize {
+    text[..offset.min(text.len())]
+        .split(|byte| *byte == b'\n')
+        .count()
 }
 
 /// One thing wrong with the input.

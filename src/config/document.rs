@@ -7,7 +7,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::diagnostic::{ConfigErrors, Diagnostic, Source};
+use super::diagnostic::{ConfigErrors, Diagnostic, Source, line_of};
 use super::schema::{self, Key};
 use super::sweep::{self, Axis};
 use super::value::{Literal, Value};
@@ -86,7 +86,7 @@ pub fn read(path: &Path) -> Result<Arc<Source>, ConfigErrors> {
     let bytes = std::fs::read(path).map_err(|e| fail(format!("cannot read {name}: {}", describe_io(&e))))?;
     let text = String::from_utf8(bytes).map_err(|e| {
         let valid = e.utf8_error().valid_up_to();
-        let line = e.as_bytes()[..valid].iter().filter(|b| **b == b'\n').count() + 1;
+        let line = line_of(e.as_bytes(), valid);
         ConfigErrors::one(
             Diagnostic::new(format!("{name} is not UTF-8 text: byte {valid}, line {line}"))
                 .help("a config is a TOML file, UTF-8 encoded"),
@@ -193,7 +193,6 @@ impl Walk<'_> {
     /// Tables that hold no keys. `true`: dealt with.
     fn special(&mut self, name: &str, value: &Spanned<DeValue<'_>>) -> bool {
         match (name, self.extra) {
-            ("meta", Extra::Config | Extra::Validation) => true,
             ("sweep", Extra::Config) => {
                 match value.get_ref() {
                     DeValue::Table(table) => {
@@ -207,8 +206,7 @@ impl Walk<'_> {
                 }
                 true
             }
-            ("profile", Extra::Profile) => true,
-            ("validation" | "curve", Extra::Validation) => true,
+            ("meta", Extra::Config) | ("meta" | "validation" | "curve", Extra::Validation) => true,
             _ => false,
         }
     }

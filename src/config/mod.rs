@@ -28,6 +28,7 @@ pub mod sweep;
 pub mod value;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -365,7 +366,7 @@ impl ResolvedConfig {
                 && !key.path.starts_with("hardware.")
                 && key.path != "study.name"
             {
-                out.push_str(&format!("{}={}\n", key.path, resolved.setting.value));
+                let _ = writeln!(out, "{}={}", key.path, resolved.setting.value);
             }
         }
         out

@@ -99,7 +99,7 @@ pub fn load(
     folder: Option<&Path>,
 ) -> Result<(String, Vec<Setting>), ProfileError> {
     let table = kind.table();
-    let source = if name.ends_with(".toml") || name.contains('/') {
+    let source = if name.contains(['/', '.']) {
         let beside = folder
             .map(|folder| folder.join(name))
             .filter(|path| path.exists());

@@ -121,7 +121,7 @@ fn range(key: &Key, table: &DeTable<'_>) -> Result<Vec<Value>, String> {
             ("to", _, Some(n)) => to = Some(n),
             ("step", _, Some(n)) => step = Some(n),
             ("count", _, Some(n)) if n.fract() == 0.0 && (1.0..=MOST as f64).contains(&n) => {
-                count = Some(n as usize)
+                count = Some(n as usize);
             }
             ("log", DeValue::Boolean(value), _) => log = *value,
             ("from" | "to" | "step" | "count" | "log", ..) => {

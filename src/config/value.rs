@@ -1,6 +1,6 @@
 //! What a key may hold: kinds, accepted ranges, parsing, printing.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use sim_core::Time;
 use sim_core::units::{Bandwidth, Bytes, Hertz, UnitError};
@@ -333,7 +333,7 @@ impl Kind {
             (Kind::Int { min, max }, Value::Int(number)) => (*min..=*max).contains(number),
             (Kind::OneOf(set), Value::Int(number)) => set.contains(number),
             (Kind::Ratio { min, max, inclusive }, Value::Ratio(number)) => {
-                number <= max && (number > min || (*inclusive && number == min))
+                number <= max && (number > min || (*inclusive && number >= min))
             }
             (Kind::Choice(names), Value::Text(text)) => names.contains(&text.as_str()),
             (Kind::Text, Value::Text(text)) => !text.trim().is_empty(),
@@ -471,7 +471,9 @@ pub fn toml_string(text: &str) -> String {
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
-            c if c.is_control() => out.push_str(&format!("\\u{:04X}", c as u32)),
+            c if c.is_control() => {
+                let _ = write!(out, "\\u{:04X}", c as u32);
+            }
             c => out.push(c),
         }
     }

@@ -1,5 +1,7 @@
 //! Tables for the terminal.
 
+use std::fmt::Write as _;
+
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use sim_core::Time;
@@ -164,15 +166,16 @@ pub fn run(summary: &Summary, wall: &Wall) -> String {
     }
     out.push_str(&t.to_string());
     out.push('\n');
-    out.push_str(&format!(
-        "wall time {:.2} s{}, {} events, {:.2} M events/s\n",
+    let _ = writeln!(
+        out,
+        "wall time {:.2} s{}, {} events, {:.2} M events/s",
         wall.wall_s,
         wall.baseline_wall_s
             .map(|s| format!(" (baseline {s:.2} s)"))
             .unwrap_or_default(),
         count(summary.events),
         wall.events_per_s / 1e6
-    ));
+    );
     out
 }
 

@@ -30,6 +30,7 @@ enum Work {
     Micro(Micro),
 }
 
+#[allow(clippy::needless_pass_by_value)] // the shape that `map_err` wants
 fn input(error: impl ToString) -> SimulateError {
     SimulateError::Input(error.to_string())
 }

@@ -189,7 +189,7 @@ impl Metric {
                 let times = own
                     .batches
                     .iter()
-                    .filter(|b| f64::from(b.evictions) == wanted)
+                    .filter(|b| f64::from(b.evictions).total_cmp(&wanted).is_eq())
                     .map(duration_us)
                     .collect();
                 median(times).ok_or_else(|| format!("no batch has {wanted} evictions"))?

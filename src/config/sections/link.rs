@@ -1,4 +1,4 @@
-//! `[link]`: the PCIe link.
+//! `[link]`: the link.
 
 use sim_core::Time;
 use sim_core::units::{Bandwidth, Bytes};

@@ -1,9 +1,15 @@
 //! The sections of a config as plain structs; each declares its keys.
 
+// The documentation of a key is also printed by `explain`, where backticks would be noise.
+#[allow(clippy::doc_markdown)]
 mod driver;
+#[allow(clippy::doc_markdown)]
 mod gpu;
+#[allow(clippy::doc_markdown)]
 mod host;
+#[allow(clippy::doc_markdown)]
 mod link;
+#[allow(clippy::doc_markdown)]
 mod run;
 
 pub use driver::DriverSection;
