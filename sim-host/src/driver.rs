@@ -27,8 +27,10 @@ enum Step {
     Fetch,
     /// Service the block of fault `0`.
     Service(usize),
-    /// Discard entries, push the replay.
+    /// Discard entries.
     Flush,
+    /// Push the replay of the batch and wait for it.
+    Replay,
     /// Wait for this push.
     Wait(Ticket),
     /// The limit of batches is reached: end the bottom half.
@@ -175,6 +177,11 @@ impl UvmDriver {
             Step::Fetch => self.fetch(now, device),
             Step::Service(fault) => self.service(fault, now, device),
             Step::Flush => self.flush(now, device),
+            Step::Replay => {
+                let ticket = self.push_replay(now, true, device);
+                self.step = Step::Wait(ticket);
+                self.enter(ThreadState::WaitForReplay, now);
+            }
             Step::Leave => self.leave(now, device),
             Step::Asleep | Step::Wait(_) => {}
         }
@@ -275,9 +282,7 @@ impl UvmDriver {
                 at += cost.flush_per_entry.times(discarded);
                 self.get = self.cached_put;
                 device.set_fault_get(self.get, now);
-                let ticket = self.push_replay(at, true, device);
-                self.step = Step::Wait(ticket);
-                self.enter(ThreadState::WaitForReplay, now);
+                self.go_on(Step::Replay, at, device);
             }
             ReplayPolicy::Batch => {
                 self.push_replay(at, false, device);

@@ -10,11 +10,12 @@ use sim_core::pages::{ByteRange, PAGE_BYTES, Page};
 const TILE: u64 = 128;
 /// Tile rows that are worked through before the next ones start.
 const GROUP: u64 = 8;
-/// Elements along K that a step covers: the depth of a tile in shared memory.
-const STEP: u64 = 32;
+/// Elements along K that a step covers: four stages of 32 elements, which kernels for Ampere and later
+/// keep in flight (CUTLASS multistage mainloops).
+const STEP: u64 = 128;
 /// Steps of a block, at most; longer products take deeper steps.
 const MAX_STEPS: u64 = 2048;
-/// Rows of a piece of 32 elements (128 bytes) that one warp loads with one instruction (16 bytes a lane).
+/// Rows of a stage of 32 elements (128 bytes) that one warp loads with one instruction (16 bytes a lane).
 const ROWS_PER_WARP: u32 = 4;
 /// Warps of a block: 256 threads.
 const WARPS: u16 = 8;
