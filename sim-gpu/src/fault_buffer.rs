@@ -1,7 +1,7 @@
 //! The replayable fault buffer and the port through which uTLBs write into it.
 //!
 //! Entries are numbered from 0 without wrapping; hardware indices are these modulo the size. uTLBs
-//! with unwritten faults take turns, `fault_burst` entries a turn, from uTLB 0 after a replay. One
+//! with unwritten faults take turns, `fault_burst` entries a turn; a replay starts the turns anew. One
 //! uTLB writes an entry per `fault_emission_interval`; together they never write faster than one per
 //! `fault_write_interval`. Emission is evaluated lazily: nothing happens per entry until the driver
 //! looks at it, and entries that the driver discards are never built.
@@ -14,6 +14,14 @@ use sim_core::fault::FaultEntry;
 use crate::params::GpuParams;
 use crate::utlb::Utlb;
 
+/// One well-mixed word per counter value (`SplitMix64`; Steele, Lea, Flood 2014).
+fn mix(counter: u64) -> u64 {
+    let mut z = counter.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
 /// State of the buffer and of the emission.
 #[derive(Clone, Debug, Default)]
 pub struct FaultBuffer {
@@ -23,7 +31,10 @@ pub struct FaultBuffer {
     entries: VecDeque<FaultEntry>,
     /// GET: entries before it are released.
     get: u64,
-    /// uTLB whose turn it is, and how much of its turn it has used.
+    /// The uTLBs in the order of their turns, from the last replay on.
+    order: Vec<u16>,
+    replays: u64,
+    /// Place in `order` whose turn it is, and how much of its turn it has used.
     turn: usize,
     used: u32,
     /// Time of the next entry, if one is unwritten.
@@ -104,8 +115,24 @@ impl FaultBuffer {
         self.active = utlbs.iter().filter(|u| u.unemitted() > 0).count() as u64;
         self.turn = 0;
         self.used = 0;
+        self.replays += 1;
+        self.arrange(utlbs.len(), params);
         self.next_write = self.next_write.max(ready);
         self.interval = self.interval(params);
+    }
+
+    /// Who goes first: uTLBs by number, or in an order drawn anew for each replay.
+    fn arrange(&mut self, utlbs: usize, params: &GpuParams) {
+        if self.order.len() != utlbs {
+            self.order = (0..utlbs as u16).collect();
+        }
+        if let Some(seed) = params.fault_order_seed {
+            for place in (1..utlbs).rev() {
+                let draw = mix(seed ^ self.replays.rotate_left(32) ^ place as u64);
+                let other = (u128::from(draw) * (place as u128 + 1) >> 64) as usize;
+                self.order.swap(place, other);
+            }
+        }
     }
 
     fn interval(&self, params: &GpuParams) -> Time {
@@ -155,8 +182,12 @@ impl FaultBuffer {
     /// Carries out the next `n` writes, in turn; `build` says whether anyone can still read them.
     fn write(&mut self, n: u64, build: bool, utlbs: &mut [Utlb], params: &GpuParams) {
         let mut left = n;
+        if self.order.len() != utlbs.len() {
+            self.arrange(utlbs.len(), params);
+        }
         while left > 0 {
-            let utlb = &mut utlbs[self.turn];
+            let number = self.order[self.turn];
+            let utlb = &mut utlbs[usize::from(number)];
             let quota = u64::from(params.fault_burst - self.used).min(left) as usize;
             let taken = if build {
                 let mut taken = 0;
@@ -168,7 +199,7 @@ impl FaultBuffer {
                         self.entries.push_back(FaultEntry {
                             page: access.page,
                             access: access.kind,
-                            utlb: self.turn as u16,
+                            utlb: number,
                             instance: 0,
                             raised,
                         });

@@ -37,6 +37,8 @@ pub struct GpuParams {
     pub fault_write_interval: Time,
     /// Entries that one uTLB writes before the next one has its turn.
     pub fault_burst: u32,
+    /// uTLBs take their turns in an order drawn from this seed for each replay; `None`: by number.
+    pub fault_order_seed: Option<u64>,
     /// Entries of the replayable fault buffer.
     pub fault_buffer_entries: u64,
     /// From the replay method to the retry of the parked requests.

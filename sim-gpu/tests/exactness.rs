@@ -147,6 +147,7 @@ fn params(exactness: Exactness, hit_under_fault: bool, sms: u32, outstanding: u3
         fault_emission_interval: Time::from_ns(14),
         fault_write_interval: Time::from_ns(2),
         fault_burst: 3,
+        fault_order_seed: Some(7),
         fault_buffer_entries: 64,
         replay_latency: Time::from_ns(500),
         launch_gap: Time::from_us(1),

@@ -167,7 +167,6 @@ impl Memory {
         let state = self.space.block_mut(block)?;
         let all = *wanted | *prefetched;
         let arriving = all.without(&state.resident);
-        cursor.at += self.cost.migrate_page.times(u64::from(arriving.count()));
         if !state.touched {
             state.touched = true;
             cursor.at += self.cost.block_first_touch;
@@ -204,6 +203,8 @@ impl Memory {
             ready.add(copied);
             cursor.record.copied_pages += moving.count();
         }
+        // The book-keeping of the pages comes after their copy has been pushed, and overlaps with it.
+        cursor.at += self.cost.migrate_page.times(u64::from(arriving.count()));
         if cause == Cause::Coherence {
             self.stats.demand_pages += u64::from((arriving & *wanted).count());
             self.stats.prefetched_pages += u64::from((arriving & *prefetched).count());

@@ -75,6 +75,7 @@ impl Sections {
             fault_emission_interval: gpu.fault_emission_interval,
             fault_write_interval: gpu.fault_write_interval,
             fault_burst: gpu.fault_burst,
+            fault_order_seed: (gpu.fault_order == "shuffled").then_some(self.study.seed),
             fault_buffer_entries: gpu.fault_buffer_entries,
             replay_latency: gpu.replay_latency,
             launch_gap: gpu.launch_gap,

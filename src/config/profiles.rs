@@ -63,8 +63,8 @@ macro_rules! embedded {
 
 embedded! {
     Gpu "gpu" {
-        "a100-80gb-pcie", "a100-40gb-sxm4", "v100-16gb-pcie", "titan-v", "gtx-1080-ti", "rtx-3090", "rtx-4090",
-        "rtx-5090", "h100-pcie",
+        "a100-80gb-pcie", "a100-40gb-sxm4", "a100-40gb-pcie", "v100-16gb-pcie", "titan-v", "gtx-1080-ti", "rtx-3090",
+        "rtx-4090", "rtx-5090", "h100-pcie",
     }
     Link "link" { "pcie3-x16", "pcie4-x16", "pcie5-x16", "a100-sxm-epyc-7763", "a100-pcie-epyc-7713" }
     Host "host" { "generic", "epyc-7763", "epyc-7551p", "xeon-gold-5320" }

@@ -61,6 +61,8 @@ section! {
         fault_write_interval ("gpu.fault_write_interval"): Time = Kind::TIME;
         /// Entries that one uTLB writes before another one has its turn.
         fault_burst ("gpu.fault_burst"): u32 = Kind::Int { min: 1, max: 65536 };
+        /// Who writes first after a replay: uTLBs in an order drawn anew each time, or by number.
+        fault_order ("gpu.fault_order"): String = Kind::Choice(&["shuffled", "by-number"]);
         /// Entries of the replayable fault buffer.
         fault_buffer_entries ("gpu.fault_buffer_entries"): u64 = Kind::Int { min: 1, max: 1 << 24 };
         /// Do accesses that hit proceed in a uTLB that has parked requests?
