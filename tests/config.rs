@@ -65,7 +65,7 @@ fn every_profile_is_complete_and_valid() {
             );
         }
     }
-    assert_eq!(EMBEDDED.iter().filter(|p| p.kind == ProfileKind::Gpu).count(), 9);
+    assert_eq!(EMBEDDED.iter().filter(|p| p.kind == ProfileKind::Gpu).count(), 10);
 }
 
 #[test]

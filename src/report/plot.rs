@@ -52,9 +52,9 @@ const HEIGHT: f64 = 540.0;
 const LEFT: f64 = 84.0;
 const TOP: f64 = 60.0;
 const BOTTOM: f64 = 70.0;
-/// Okabe and Ito's palette: tells apart also for colour-blind readers.
-const PALETTE: [&str; 7] = [
-    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#444444",
+/// Okabe and Ito's palette, and one more: tells apart also for colour-blind readers.
+const PALETTE: [&str; 8] = [
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#444444", "#8b1a4a",
 ];
 const FONT: &str = "Ubuntu, Helvetica, Arial, sans-serif";
 

@@ -302,7 +302,11 @@ pub fn chart(title: &str, plan: &Plan, outcomes: &[Outcome]) -> Option<Chart> {
             .filter(|i| **i != x)
             .map(|i| {
                 let (key, value) = &point.values[*i];
-                format!("{} = {value}", key.path.rsplit('.').next().unwrap_or(key.path))
+                // The table's name and a path's folder add nothing to a legend.
+                let name = key.path.split_once('.').map_or(key.path, |(_, name)| name);
+                let value = value.to_string();
+                let value = value.rsplit('/').next().unwrap_or(&value);
+                format!("{name} = {}", value.trim_end_matches(".uvmprog.zst"))
             })
             .collect();
         let name = name.join(", ");
