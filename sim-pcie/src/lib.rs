@@ -7,6 +7,7 @@ mod host;
 mod link;
 pub mod naive;
 pub mod nvlink;
+mod overlap;
 pub mod packet;
 pub mod protocol;
 mod ratio;

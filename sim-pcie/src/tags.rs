@@ -5,7 +5,7 @@
 //! as runs of reads whose completions were sent back to back, so that memory depends neither on the bytes
 //! moved nor, in a stream, on the number of tags.
 
-use crate::wire::{Segment, Wire};
+use crate::wire::{Segment, SlotWire, Wire};
 use std::collections::VecDeque;
 
 /// Consecutive reads of which every `per_read`-th packet of a segment is the last completion.
@@ -102,6 +102,26 @@ impl Tags {
         })
     }
 
+    /// The ticks from which the next reads may be issued, one after another, as far as they are known.
+    pub fn upcoming<'a>(&'a self, down: &'a SlotWire) -> Upcoming<'a> {
+        let read = self.issued.saturating_sub(self.limit);
+        let first = self.runs.front().map_or(self.issued, |run| run.first);
+        // The next reads wait for reads `issued - limit` and on. Those before the first run are long done,
+        // and the first `limit` reads of all wait for none.
+        Upcoming {
+            free: (first + self.limit).saturating_sub(self.issued.max(read + self.limit))
+                + self.limit.saturating_sub(self.issued),
+            read: read.max(first),
+            runs: self.runs.iter(),
+            down,
+            latency: self.latency,
+            left: 0,
+            slots: 0,
+            bytes: 0,
+            run: None,
+        }
+    }
+
     /// Records one read, done with the last packet of `segment`.
     pub fn record_one(&mut self, segment: Segment) {
         let offset = segment.packets - 1;
@@ -131,5 +151,61 @@ impl Tags {
             self.issued += reads;
         }
         self.partial = packets % per_read;
+    }
+}
+
+/// Iterates over the return of tags without a division per read.
+pub(crate) struct Upcoming<'a> {
+    free: u64,
+    read: u64,
+    runs: std::collections::vec_deque::Iter<'a, Run>,
+    run: Option<&'a Run>,
+    left: u64,
+    /// Slots from the origin of the run to the start of the packet that ends the next read.
+    slots: u64,
+    /// Data-link byte count there.
+    bytes: u64,
+    down: &'a SlotWire,
+    latency: u64,
+}
+
+impl Iterator for Upcoming<'_> {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        if self.free > 0 {
+            self.free -= 1;
+            return Some(0);
+        }
+        let cadence = &self.down.cadence;
+        while self.left == 0 {
+            let run = self.runs.next()?;
+            let skip = self.read.saturating_sub(run.first);
+            if skip >= run.reads {
+                continue;
+            }
+            let packets = run.offset + skip * run.per_read;
+            self.left = run.reads - skip;
+            self.slots = self.down.elapsed(run.segment.counter, run.segment.unit, packets);
+            self.bytes = run.segment.counter + packets * run.segment.unit.count;
+            if let Some(rest) = self.bytes.checked_rem(cadence.period) {
+                self.bytes = rest;
+            }
+            self.run = Some(run);
+        }
+        let Run {
+            segment, per_read, ..
+        } = self.run?;
+        let time = segment.origin + (self.slots + segment.unit.slots) * self.down.slot + self.latency;
+        self.left -= 1;
+        self.slots += per_read * segment.unit.slots;
+        if cadence.period > 0 {
+            self.bytes += per_read * segment.unit.count;
+            while self.bytes >= cadence.period {
+                self.bytes -= cadence.period;
+                self.slots += cadence.slots;
+            }
+        }
+        Some(time)
     }
 }

@@ -16,49 +16,49 @@ use std::collections::VecDeque;
 
 /// What is left to launch of a transfer.
 #[derive(Clone, Copy, Debug)]
-struct Job {
+pub(crate) struct Job {
     id: TransferId,
-    ready: u64,
-    address: u64,
-    left: u64,
+    pub ready: u64,
+    pub address: u64,
+    pub left: u64,
 }
 
 /// What never changes, worked out once.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub config: LinkConfig,
-    latency: u64,
-    write_limit: u64,
-    read_limit: u64,
+    pub latency: u64,
+    pub write_limit: u64,
+    pub read_limit: u64,
     mps: u64,
     rcb: u64,
     fast: bool,
-    arbiter: Arbiter,
+    pub arbiter: Arbiter,
     /// A full aligned write.
-    full_write: Unit,
+    pub full_write: Unit,
     /// Full aligned reads: cut at every boundary, and as little as possible.
-    full_reads: [FullRead; 2],
-    stream: Stream,
+    pub full_reads: [FullRead; 2],
+    pub stream: Stream,
 }
 
 /// A full aligned read and its completions.
 #[derive(Clone, Copy, Debug)]
-struct FullRead {
-    request: Unit,
-    completion: Unit,
-    completions: u64,
+pub(crate) struct FullRead {
+    pub request: Unit,
+    pub completion: Unit,
+    pub completions: u64,
 }
 
 /// When full reads can be launched in bulk.
 #[derive(Clone, Copy, Debug)]
-struct Stream {
+pub(crate) struct Stream {
     /// Most ticks from the moment a request is ready (the wire idle or just ending a request) to its end.
     on_wire: u64,
     /// Most ticks from there to its completions being ready, with room for one ordered set downstream.
     turn: u64,
     /// Do completions take so much longer than requests that, once some are queued at the host, requests
     /// sent back to back keep them queued?
-    bursts: bool,
+    pub bursts: bool,
     /// Are there enough tags to keep completions back to back when every request waits for a tag?
     streams: bool,
     /// Requests after which the upstream wire has forgotten any delay.
@@ -187,11 +187,11 @@ impl Plan {
 pub(crate) struct State {
     pub up: Wire,
     pub down: Wire,
-    host: Host,
-    tags: Tags,
-    writes: VecDeque<Job>,
-    reads: VecDeque<Job>,
-    wrote_last: bool,
+    pub host: Host,
+    pub tags: Tags,
+    pub writes: VecDeque<Job>,
+    pub reads: VecDeque<Job>,
+    pub wrote_last: bool,
     /// Completed transfers, in time order each: reads, writes.
     pub reads_done: VecDeque<(u64, TransferId)>,
     pub writes_done: VecDeque<(u64, TransferId)>,
@@ -340,6 +340,9 @@ impl State {
             if start.time >= limit {
                 return;
             }
+            if plan.fast && write.is_some() && self.interleave(plan, start.time, limit) {
+                continue;
+            }
             let is_ready = |at: Option<u64>| at.is_some_and(|at| at <= start.time);
             let writes = match (is_ready(write), is_ready(read)) {
                 (true, true) => match plan.arbiter {
@@ -459,7 +462,7 @@ impl State {
     }
 
     /// The completions of `sent` full reads whose data are ready before the wire is free for them.
-    fn complete_full_reads(&mut self, full: &FullRead, sent: u64, plan: &Plan) {
+    pub fn complete_full_reads(&mut self, full: &FullRead, sent: u64, plan: &Plan) {
         let State {
             down, tags, reads, ..
         } = self;
@@ -529,7 +532,7 @@ impl State {
 }
 
 impl Job {
-    fn advance(&mut self, bytes: u64) {
+    pub fn advance(&mut self, bytes: u64) {
         self.address += bytes;
         self.left -= bytes;
     }

@@ -40,10 +40,10 @@ pub(crate) struct Unit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     /// Ticks (slot wire) or stream position (flit wire) at which the first starts.
-    origin: u64,
-    unit: Unit,
+    pub origin: u64,
+    pub unit: Unit,
     /// Data-link byte count before the first.
-    counter: u64,
+    pub counter: u64,
     pub packets: u64,
 }
 
@@ -59,26 +59,26 @@ pub(crate) struct Start {
 
 /// Data-link packets that follow TLPs at an even rate.
 #[derive(Clone, Copy, Debug)]
-struct Cadence {
+pub(crate) struct Cadence {
     /// Count of bytes that makes a group due; 0: never.
-    period: u64,
-    slots: u64,
-    dllps: u64,
+    pub period: u64,
+    pub slots: u64,
+    pub dllps: u64,
 }
 
 /// See the module documentation.
 #[derive(Clone, Debug)]
 pub(crate) struct SlotWire {
-    slot: u64,
+    pub slot: u64,
     /// Ticks of the grid on which a packet may start after idle.
     align: u64,
     /// End of the last thing sent.
-    free: u64,
-    due: u64,
+    pub free: u64,
+    pub due: u64,
     skp_interval: u64,
     skp_ticks: u64,
-    cadence: Cadence,
-    counter: u64,
+    pub cadence: Cadence,
+    pub counter: u64,
     pub count: WireCount,
 }
 
@@ -361,7 +361,7 @@ impl SlotWire {
     }
 
     /// Slots that the first `packets` packets of a run and their data-link groups take.
-    fn elapsed(&self, counter: u64, unit: Unit, packets: u64) -> u64 {
+    pub fn elapsed(&self, counter: u64, unit: Unit, packets: u64) -> u64 {
         packets * unit.slots + self.groups(counter, unit, packets) * self.cadence.slots
     }
 
