@@ -5,6 +5,7 @@ pub mod closed_form;
 pub mod config;
 mod host;
 mod link;
+pub mod measured;
 pub mod naive;
 pub mod nvlink;
 mod overlap;

@@ -513,7 +513,7 @@ impl State {
             complete(full.completion, full.completions);
         } else {
             plan.completions(job.address, bytes, max, |payload, count| {
-                complete(plan.completion(payload), count)
+                complete(plan.completion(payload), count);
             });
         }
         if let Some(last) = last {

@@ -39,3 +39,42 @@ fn both_directions_at_once() {
 fn data_link_timers() {
     check("dll_timers.csv", 210);
 }
+
+/// No link beats the model, and systems that nothing else limits come near it.
+#[test]
+fn measured_copies() {
+    let Some(file) = data("measured.csv") else { return };
+    let all = sim_pcie::measured::compare(file).unwrap();
+    for c in &all {
+        println!(
+            "{:5} {:32} {:?} {:6.2} model {:6.2}..{:6.2} error {:+.1} %",
+            c.set,
+            c.gpu,
+            c.direction,
+            c.measured,
+            c.model.0,
+            c.model.1,
+            100.0 * c.error()
+        );
+        assert!(
+            c.measured <= 1.01 * c.model.1,
+            "{} is faster than its link",
+            c.set
+        );
+    }
+    let error = |set: &str, direction| {
+        all.iter()
+            .find(|c| c.set == set && c.direction == direction)
+            .unwrap()
+            .error()
+            .abs()
+    };
+    for set in ["M01", "M05"] {
+        for direction in [
+            sim_core::push::Direction::HostToDevice,
+            sim_core::push::Direction::DeviceToHost,
+        ] {
+            assert!(error(set, direction) < 0.02, "{set} {direction:?}");
+        }
+    }
+}
