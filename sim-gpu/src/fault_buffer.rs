@@ -22,13 +22,23 @@ fn mix(counter: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// Entries that differ only in their time.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    /// Index of the first of them.
+    index: u64,
+    count: u64,
+    entry: FaultEntry,
+    interval: Time,
+}
+
 /// State of the buffer and of the emission.
 #[derive(Clone, Debug, Default)]
 pub struct FaultBuffer {
-    /// Index of the first entry in `entries`.
-    base: u64,
-    /// Entries built and not yet released, in order.
-    entries: VecDeque<FaultEntry>,
+    /// Entries built and not yet released, in order, as runs of equal ones.
+    runs: VecDeque<Run>,
+    /// Index of the next entry to be built.
+    built: u64,
     /// GET: entries before it are released.
     get: u64,
     /// The uTLBs in the order of their turns, from the last replay on.
@@ -66,12 +76,8 @@ impl FaultBuffer {
 
     /// PUT at `now`: entries written up to and including `now`.
     pub fn put(&self, now: Time, params: &GpuParams) -> u64 {
-        let room = params.fault_buffer_entries - 1 - (self.put_built() - self.get);
-        self.put_built() + self.due(now).min(room)
-    }
-
-    fn put_built(&self) -> u64 {
-        self.base + self.entries.len() as u64
+        let room = params.fault_buffer_entries - 1 - (self.built - self.get);
+        self.built + self.due(now).min(room)
     }
 
     /// Writes that are due by `now` but not yet carried out.
@@ -87,7 +93,7 @@ impl FaultBuffer {
 
     /// When the first unreleased entry is there: now or in the future; `None` if none is coming.
     pub fn first_entry_at(&self, now: Time) -> Option<Time> {
-        if self.put_built() > self.get {
+        if self.built > self.get {
             Some(now)
         } else {
             (self.unwritten > 0).then_some(self.next_write.max(now))
@@ -111,7 +117,7 @@ impl FaultBuffer {
 
     /// A replay was carried out: all faults that are parked now have to be written, from `ready` on.
     pub fn restart(&mut self, ready: Time, utlbs: &[Utlb], params: &GpuParams) {
-        self.unwritten = utlbs.iter().map(|u| u.unemitted() as u64).sum();
+        self.unwritten = utlbs.iter().map(|u| u64::from(u.unemitted())).sum();
         self.active = utlbs.iter().filter(|u| u.unemitted() > 0).count() as u64;
         self.turn = 0;
         self.used = 0;
@@ -153,28 +159,36 @@ impl FaultBuffer {
         utlbs: &mut [Utlb],
         params: &GpuParams,
     ) -> Option<FaultEntry> {
-        if index >= self.put_built() {
-            let wanted = index + 1 - self.put_built();
+        if index >= self.built {
+            let wanted = index + 1 - self.built;
             self.write(self.due(now).min(wanted), true, utlbs, params);
         }
-        self.entries.get(index.checked_sub(self.base)? as usize).copied()
+        let place = self.runs.partition_point(|run| run.index + run.count <= index);
+        let run = self.runs.get(place).filter(|run| run.index <= index)?;
+        Some(FaultEntry {
+            raised: run.entry.raised + run.interval.times(index - run.index),
+            ..run.entry
+        })
     }
 
     /// Moves GET to `index`, which releases the entries before it.
     pub fn set_get(&mut self, index: u64, now: Time, utlbs: &mut [Utlb], params: &GpuParams) {
         debug_assert!(index >= self.get && index <= self.put(now, params));
-        let built = self.put_built();
-        if index >= built {
-            self.entries.clear();
-            let skipped = index - built;
-            self.base = built;
+        if index >= self.built {
+            self.runs.clear();
             // Discarded unread: their faults stay parked, no entry need be built.
-            self.get = built;
-            self.write(skipped.min(self.due(now)), false, utlbs, params);
-            debug_assert_eq!(self.base, index);
+            self.get = self.built;
+            let skipped = (index - self.built).min(self.due(now));
+            self.write(skipped, false, utlbs, params);
+            debug_assert_eq!(self.built, index);
         } else {
-            self.entries.drain(..(index - self.base) as usize);
-            self.base = index;
+            while self
+                .runs
+                .front()
+                .is_some_and(|run| run.index + run.count <= index)
+            {
+                self.runs.pop_front();
+            }
         }
         self.get = index;
     }
@@ -188,38 +202,42 @@ impl FaultBuffer {
         while left > 0 {
             let number = self.order[self.turn];
             let utlb = &mut utlbs[usize::from(number)];
-            let quota = u64::from(params.fault_burst - self.used).min(left) as usize;
-            let taken = if build {
-                let mut taken = 0;
-                while taken < quota {
-                    let Some(access) = utlb.emit() else { break };
-                    let raised = self.next_write + self.interval.times(taken as u64);
-                    if self.base + self.entries.len() as u64 - self.get < params.fault_buffer_entries - 1 {
-                        self.written += 1;
-                        self.entries.push_back(FaultEntry {
-                            page: access.page,
-                            access: access.kind,
-                            utlb: number,
-                            instance: 0,
-                            raised,
-                        });
-                    } else {
-                        self.dropped += 1;
-                    }
-                    taken += 1;
+            let quota = u64::from(params.fault_burst - self.used).min(left) as u32;
+            let mut taken = 0;
+            while taken < quota {
+                let Some((access, warps)) = utlb.emit(quota - taken) else {
+                    break;
+                };
+                taken += warps;
+                let warps = u64::from(warps);
+                let room = params.fault_buffer_entries - 1 - (self.built - self.get);
+                let count = if build { warps.min(room) } else { warps };
+                if build && count > 0 {
+                    let entry = FaultEntry {
+                        page: access.page,
+                        access: access.kind,
+                        utlb: number,
+                        instance: 0,
+                        raised: self.next_write,
+                    };
+                    self.runs.push_back(Run {
+                        index: self.built,
+                        count,
+                        entry,
+                        interval: self.interval,
+                    });
                 }
-                taken
-            } else {
-                let taken = utlb.skip_emission(quota);
-                self.base += taken as u64;
-                self.get += taken as u64;
-                self.written += taken as u64;
-                taken
-            };
-            left -= taken as u64;
-            self.unwritten -= taken as u64;
-            self.next_write += self.interval.times(taken as u64);
-            self.used += taken as u32;
+                self.built += count;
+                if !build {
+                    self.get = self.built;
+                }
+                self.written += count;
+                self.dropped += warps - count;
+                self.next_write += self.interval.times(warps);
+            }
+            left -= u64::from(taken);
+            self.unwritten -= u64::from(taken);
+            self.used += taken;
             let dry = utlb.unemitted() == 0;
             self.active -= u64::from(dry && taken > 0);
             if self.used >= params.fault_burst || dry {

@@ -501,10 +501,10 @@ impl<P: AccessPattern> Gpu<P> {
         for utlb in utlbs.iter_mut() {
             utlb.replay(
                 |page| table.is_mapped(page),
-                |waiter| {
-                    self.stats.replay_hits += 1;
+                |waiter, warps| {
+                    self.stats.replay_hits += u64::from(warps);
                     if let Some(kernel) = self.kernels[waiter.kernel as usize].as_mut()
-                        && kernel.run.hit(waiter.slot)
+                        && kernel.run.hit(waiter.slot, warps)
                     {
                         awakened.push(waiter);
                     }

@@ -105,7 +105,13 @@ impl Shared {
             while let Some(hole) = self.table.first_unmapped(page, end) {
                 let rank = if ranked { rank as u16 } else { 0 };
                 let offset = (hole.0 - access.first.0) as u32;
-                self.missing.push(Missing { page: hole, offset, rank, warps: access.warps, kind: access.kind });
+                self.missing.push(Missing {
+                    page: hole,
+                    offset,
+                    rank,
+                    warps: access.warps,
+                    kind: access.kind,
+                });
                 page = Page(hole.0 + 1);
             }
         }
@@ -119,25 +125,29 @@ impl Shared {
             ready = ready.min(self.walkers.walk(walk_from));
         }
         let utlb = &mut self.utlbs[utlb];
-        let before = utlb.unemitted() as u64;
+        let before = utlb.unemitted();
         let mut misses = 0;
         if ranked {
             // Warps go over their pages one after another, each issuing its accesses together.
             self.missing.sort_by_key(|missing| missing.offset);
         }
-        for group in self.missing.chunk_by(|a, b| ranked && a.offset == b.offset) {
-            let warps = group.iter().map(|missing| missing.warps).max().unwrap_or(0);
-            for warp in 0..warps {
-                for missing in group.iter().filter(|missing| warp < missing.warps) {
-                    let Missing { page, rank, kind, .. } = *missing;
-                    utlb.miss(ParkedAccess { page, waiter, kind, rank, missed: now });
-                    misses += 1;
-                }
-            }
+        for missing in &self.missing {
+            let Missing { page, rank, kind, .. } = *missing;
+            let warps = u32::from(missing.warps);
+            utlb.miss(ParkedAccess {
+                page,
+                waiter,
+                kind,
+                rank,
+                warps,
+                missed: now,
+            });
+            misses += warps;
         }
-        let parked = utlb.unemitted() as u64 - before;
+        let parked = u64::from(utlb.unemitted() - before);
         self.misses += u64::from(misses);
-        self.buffer.faults_parked(parked, before == 0, ready, &self.params);
+        self.buffer
+            .faults_parked(parked, before == 0, ready, &self.params);
         misses
     }
 
@@ -597,10 +607,10 @@ impl<P: AccessPattern> KernelRun<P> {
             .blocks_changed(sm, served_now - served, parked_now - parked, now);
     }
 
-    /// A parked access of slot `index` has hit. True when it was the last one.
-    pub fn hit(&mut self, index: u32) -> bool {
+    /// `warps` parked accesses of slot `index` have hit. True when they were the last ones.
+    pub fn hit(&mut self, index: u32, warps: u32) -> bool {
         let slot = &mut self.slots[index as usize];
-        slot.missing -= 1;
+        slot.missing -= warps;
         slot.missing == 0
     }
 

@@ -1,9 +1,9 @@
 //! Requests that found no valid PTE: parked in their uTLB until a replay lets them hit.
 //!
-//! One [`ParkedAccess`] is one warp's access to one page. A uTLB holds a bounded number of them
-//! (`utlb_outstanding_faults`); the misses beyond wait in order and raise nothing. Every access that
-//! is parked writes one fault entry; a replay retries all of them, and those that still miss write
-//! new entries, by uTLB and then by age.
+//! A uTLB holds a bounded number of parked accesses (`utlb_outstanding_faults`, counted per warp and
+//! page); the misses beyond wait in order and raise nothing. Every warp that is parked writes one fault
+//! entry; a replay retries all of them, and those that still miss write new entries, by age. Warps of
+//! one block that wait for the same page are kept together, as a count.
 
 use std::collections::VecDeque;
 
@@ -20,8 +20,8 @@ pub struct Waiter {
     pub slot: u32,
 }
 
-/// One warp's access to one page, waiting for its translation.
-#[derive(Clone, Copy, Debug)]
+/// Some warps' access to one page, waiting for its translation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParkedAccess {
     /// The page without PTE.
     pub page: Page,
@@ -29,9 +29,11 @@ pub struct ParkedAccess {
     pub waiter: Waiter,
     /// What the access is.
     pub kind: AccessKind,
-    /// Which of its warp's independent accesses it is. All warps of an SM issue their first access
+    /// Which of its warps' independent accesses it is. All warps of an SM issue their first access
     /// before any issues its second one: the loose round robin of the warp schedulers.
     pub rank: u16,
+    /// Warps, each of which is parked by itself.
+    pub warps: u32,
     /// When it missed.
     pub missed: Time,
 }
@@ -39,28 +41,39 @@ pub struct ParkedAccess {
 /// The parked and waiting accesses of one uTLB, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct Utlb {
-    /// At most `limit`; the first `emitted` of them have written their entry.
+    /// At most `limit` warps together.
     parked: Vec<ParkedAccess>,
-    /// Misses that found the uTLB full.
+    /// Misses that found the uTLB full; none unless it is.
     waiting: VecDeque<ParkedAccess>,
-    emitted: usize,
-    limit: usize,
+    limit: u32,
+    parked_warps: u32,
+    /// Warps that have written their entry: all of `parked[..cursor]`, and `within` of the next.
+    emitted_warps: u32,
+    cursor: usize,
+    within: u32,
 }
 
 impl Utlb {
-    /// A uTLB that parks up to `limit` accesses.
+    /// A uTLB that parks up to `limit` warps.
     pub fn new(limit: u32) -> Utlb {
-        Utlb { limit: limit as usize, ..Utlb::default() }
+        Utlb {
+            limit,
+            ..Utlb::default()
+        }
     }
 
-    /// Parked accesses that have still to write their entry.
-    pub fn unemitted(&self) -> usize {
-        self.parked.len() - self.emitted
+    /// Parked warps that have still to write their entry.
+    pub fn unemitted(&self) -> u32 {
+        self.parked_warps - self.emitted_warps
     }
 
-    /// Accesses parked and waiting.
+    /// Warps parked and waiting.
     pub fn len(&self) -> usize {
-        self.parked.len() + self.waiting.len()
+        self.parked
+            .iter()
+            .chain(&self.waiting)
+            .map(|access| access.warps as usize)
+            .sum()
     }
 
     /// Nothing is parked or waiting.
@@ -68,61 +81,101 @@ impl Utlb {
         self.parked.is_empty()
     }
 
-    /// A miss arrives. It parks if there is room; of the misses of one moment, lower ranks go first.
+    /// A miss arrives. It parks as far as there is room; of the misses of one moment, lower ranks go
+    /// first.
     pub fn miss(&mut self, access: ParkedAccess) {
         let goes_before = |other: &ParkedAccess| other.missed == access.missed && other.rank > access.rank;
-        let waiting = self.waiting.iter().rev().take_while(|other| goes_before(other)).count();
-        if waiting < self.waiting.len() {
-            self.waiting.insert(self.waiting.len() - waiting, access);
+        let overtaken = self
+            .waiting
+            .iter()
+            .rev()
+            .take_while(|other| goes_before(other))
+            .count();
+        if overtaken < self.waiting.len() {
+            self.waiting.insert(self.waiting.len() - overtaken, access);
             return;
         }
-        let unwritten = &self.parked[self.emitted..];
-        let parked = unwritten.iter().rev().take_while(|other| goes_before(other)).count();
-        if parked == 0 && self.parked.len() == self.limit {
-            self.waiting.push_front(access);
-            return;
-        }
-        self.parked.insert(self.parked.len() - parked, access);
-        if self.parked.len() > self.limit
-            && let Some(last) = self.parked.pop()
-        {
-            self.waiting.push_front(last);
+        let unwritten = (self.cursor + usize::from(self.within > 0)).min(self.parked.len());
+        let overtaken = self.parked[unwritten..]
+            .iter()
+            .rev()
+            .take_while(|other| goes_before(other))
+            .count();
+        self.parked.insert(self.parked.len() - overtaken, access);
+        self.parked_warps += access.warps;
+        while self.parked_warps > self.limit {
+            let excess = self.parked_warps - self.limit;
+            let Some(last) = self.parked.last_mut() else { break };
+            let moved = ParkedAccess {
+                warps: last.warps.min(excess),
+                ..*last
+            };
+            last.warps -= moved.warps;
+            if last.warps == 0 {
+                self.parked.pop();
+            }
+            self.parked_warps -= moved.warps;
+            self.waiting.push_front(moved);
         }
     }
 
-    /// The next access to write its entry.
-    pub fn emit(&mut self) -> Option<ParkedAccess> {
-        let access = *self.parked.get(self.emitted)?;
-        self.emitted += 1;
-        Some(access)
-    }
-
-    /// Marks up to `n` accesses as having written their entry, without looking at them.
-    pub fn skip_emission(&mut self, n: usize) -> usize {
-        let n = n.min(self.unemitted());
-        self.emitted += n;
-        n
+    /// The next warps of one access to write their entries, at most `n` of them.
+    pub fn emit(&mut self, n: u32) -> Option<(ParkedAccess, u32)> {
+        let access = *self.parked.get(self.cursor)?;
+        let taken = n.min(access.warps - self.within);
+        self.within += taken;
+        self.emitted_warps += taken;
+        if self.within == access.warps {
+            self.cursor += 1;
+            self.within = 0;
+        }
+        Some((access, taken))
     }
 
     /// A replay: every parked access is retried, then waiting ones take the room that is left.
     ///
-    /// `is_mapped` says whether a page has a PTE now; `hit` hears of every access that hits. Those
-    /// that still miss have their entry to write again.
-    pub fn replay(&mut self, is_mapped: impl Fn(Page) -> bool, mut hit: impl FnMut(Waiter)) {
-        self.emitted = 0;
+    /// `is_mapped` says whether a page has a PTE now; `hit` hears of the warps that hit. Those that
+    /// still miss have their entry to write again.
+    pub fn replay(&mut self, is_mapped: impl Fn(Page) -> bool, mut hit: impl FnMut(Waiter, u32)) {
+        (self.cursor, self.within, self.emitted_warps) = (0, 0, 0);
+        let mut left = 0;
         self.parked.retain(|access| {
             let mapped = is_mapped(access.page);
             if mapped {
-                hit(access.waiter);
+                hit(access.waiter, access.warps);
+            } else {
+                left += access.warps;
             }
             !mapped
         });
-        while self.parked.len() < self.limit {
-            let Some(access) = self.waiting.pop_front() else { break };
+        self.parked_warps = left;
+        while self.parked_warps < self.limit {
+            let Some(mut access) = self.waiting.pop_front() else {
+                break;
+            };
             if is_mapped(access.page) {
-                hit(access.waiter);
-            } else {
-                self.parked.push(access);
+                hit(access.waiter, access.warps);
+                continue;
+            }
+            let taken = access.warps.min(self.limit - self.parked_warps);
+            self.parked_warps += taken;
+            access.warps -= taken;
+            match self.parked.last_mut() {
+                Some(last)
+                    if ParkedAccess {
+                        warps: access.warps,
+                        ..*last
+                    } == access =>
+                {
+                    last.warps += taken
+                }
+                _ => self.parked.push(ParkedAccess {
+                    warps: taken,
+                    ..access
+                }),
+            }
+            if access.warps > 0 {
+                self.waiting.push_front(access);
             }
         }
     }
