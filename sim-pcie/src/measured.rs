@@ -114,6 +114,9 @@ fn write_sizes(gpu: &str) -> (u32, u32) {
 }
 
 /// Payload GB/s of a long copy on an otherwise idle link.
+///
+/// # Errors
+/// A field of `config` that no link can have.
 pub fn asymptote(config: &LinkConfig, direction: Direction) -> Result<f64, crate::LinkConfigError> {
     let bytes = 256 << 20;
     let mut link = Link::new(config.clone())?;

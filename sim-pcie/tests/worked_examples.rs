@@ -377,3 +377,37 @@ fn a_deadlock_names_class_and_credit() {
         "link deadlock at 0 ns; Up Posted waits for 16 data credits (has 8)"
     );
 }
+
+/// The even rate of data-link packets in the transfer-level model against each packet of the protocol.
+#[test]
+fn even_data_link_packets_are_near_the_protocol() {
+    for generation in Generation::ALL.into_iter().take(5) {
+        for (completions, bytes) in [
+            (CompletionPolicy::Rcb, 1 << 20),
+            (CompletionPolicy::Max, 1 << 20),
+            (CompletionPolicy::Rcb, 1 << 16),
+        ] {
+            let config = LinkConfig {
+                completions,
+                tags: 256,
+                ack: AckPolicy::Timer,
+                dllp: DllpModel::Cadence,
+                ..config(generation)
+            };
+            let mut link = protocol(&config, Errors::default(), |ports| {
+                // Read requests need credits, so that the host sends updates.
+                ports[0].credits[1] = Credit {
+                    headers: Some(64),
+                    data: None,
+                };
+                ports[1].update_after = 16;
+            });
+            link.read(Time::ZERO, 0, bytes);
+            link.run(Stepping::Packets).unwrap();
+            let exact = *arrivals(&link, Kind::CplD).last().unwrap() as f64;
+            let error = alone(config, HostToDevice, bytes) as f64 / exact - 1.0;
+            println!("{generation:?} {completions:?} {bytes}: {:+.3} %", 100.0 * error);
+            assert!(error.abs() < 0.01);
+        }
+    }
+}
