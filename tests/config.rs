@@ -265,3 +265,43 @@ fn a_profile_of_the_users_own() {
     std::fs::write(dir.path().join("mine.toml"), "[link]\nlanes = 4\n").unwrap();
     assert!(Config::load(&path, &[]).unwrap().resolve().is_err());
 }
+
+/// Panics on one config, succeeds on all others.
+struct Fragile;
+
+impl uvmsim::simulate::Simulate for Fragile {
+    fn simulate(
+        &self,
+        config: &ResolvedConfig,
+        _records: bool,
+        _progress: &mut dyn uvmsim::simulate::Progress,
+    ) -> Result<uvmsim::simulate::RunResult, uvmsim::simulate::SimulateError> {
+        assert_ne!(config.gpu.sms, 13, "thirteen");
+        let mut result = uvmsim::simulate::RunResult::default();
+        result.summary.simulated_ns = f64::from(config.gpu.sms);
+        Ok(result)
+    }
+}
+
+#[test]
+fn a_panic_is_the_failure_of_one_point() {
+    let config = load(&format!("{KERNEL}[sweep]\ngpu.sms = [12, 13, 14]\n"), &[]).unwrap();
+    let plan = uvmsim::sweep::plan(&config).unwrap();
+    let outcomes = uvmsim::sweep::run(&plan, &Fragile, 2, &|| ()).unwrap();
+    assert_eq!(
+        outcomes.iter().map(Result::is_ok).collect::<Vec<_>>(),
+        [true, false, true]
+    );
+    assert!(outcomes[1].as_ref().unwrap_err().to_string().contains("thirteen"));
+}
+
+#[test]
+fn points_that_differ_in_memory_share_their_baseline() {
+    let text = format!(
+        "{KERNEL}[sweep]\nmemory.oversubscription = [1.0, 2.0]\nworkload.iterations = [1, 2]\ndriver.prefetch.enable = [true, false]\n"
+    );
+    let plan = uvmsim::sweep::plan(&load(&text, &[]).unwrap()).unwrap();
+    assert_eq!((plan.points.len(), plan.baselines.len()), (8, 4));
+    let first: Vec<usize> = plan.points.iter().map(|p| p.baseline).collect();
+    assert_eq!(first, [0, 1, 2, 3, 0, 1, 2, 3]);
+}

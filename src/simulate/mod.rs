@@ -84,3 +84,26 @@ pub trait Simulate: Sync {
         progress: &mut dyn Progress,
     ) -> Result<RunResult, SimulateError>;
 }
+
+/// Simulates; a panic of the simulator becomes an error, so that one case does not take others with it.
+///
+/// # Errors
+/// Those of [`Simulate::simulate`], and defects.
+pub fn guarded(
+    simulator: &dyn Simulate,
+    config: &ResolvedConfig,
+    records: bool,
+) -> Result<RunResult, SimulateError> {
+    // Nothing that a simulation changes outlives it, except programs behind their own lock.
+    let attempt = std::panic::AssertUnwindSafe(|| simulator.simulate(config, records, &mut ()));
+    std::panic::catch_unwind(attempt).unwrap_or_else(|cause| {
+        let text = cause
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or(cause.downcast_ref::<&str>().copied());
+        Err(SimulateError::Internal(format!(
+            "internal error: {}",
+            text.unwrap_or("unknown")
+        )))
+    })
+}

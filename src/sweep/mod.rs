@@ -15,7 +15,7 @@ use crate::config::{Config, ResolvedConfig};
 use crate::report::plot::{Chart, Series, Style};
 use crate::report::records::csv_field;
 use crate::report::{Summary, table};
-use crate::simulate::{Simulate, SimulateError};
+use crate::simulate::{Simulate, SimulateError, guarded};
 
 /// Most points of a sweep.
 const MOST_POINTS: usize = 1_000_000;
@@ -110,9 +110,7 @@ pub fn run(
         jobs.par_iter()
             .with_max_len(1)
             .map(|config| {
-                let result = simulator
-                    .simulate(config, false, &mut ())
-                    .map(|result| result.summary);
+                let result = guarded(simulator, config, false).map(|result| result.summary);
                 done();
                 result
             })

@@ -17,7 +17,7 @@ use crate::config::ResolvedConfig;
 use crate::report::plot::{Chart, Series, Style};
 use crate::report::records::csv_field;
 use crate::report::table;
-use crate::simulate::{RunResult, Simulate, SimulateError};
+use crate::simulate::{RunResult, Simulate, SimulateError, guarded};
 use file::{Curve, ValidationFile};
 use metric::Metric;
 
@@ -87,7 +87,7 @@ pub fn run(file: &ValidationFile, simulator: &dyn Simulate, done: &(dyn Fn() + S
         .par_iter()
         .with_max_len(1)
         .map(|(config, records)| {
-            let result = simulator.simulate(config, *records, &mut ());
+            let result = guarded(simulator, config, *records);
             done();
             result
         })
