@@ -122,7 +122,12 @@ impl Simulate for Simulator {
             )?,
             Work::Micro(micro) => {
                 let ops = micro::build(&micro, &gpu).map_err(input)?;
-                system.run(ops.into_iter().map(Ok::<HostOp, ProgramError>), &mut heard)?
+                // A benchmark waits for one launch before it times the next.
+                let timed = ops.into_iter().flat_map(|op| {
+                    let wait = matches!(op, HostOp::IterationStart(_)).then_some(HostOp::Synchronize);
+                    wait.into_iter().chain([op])
+                });
+                system.run(timed.map(Ok::<HostOp, ProgramError>), &mut heard)?
             }
         };
         let summary = figures::summary(config, &finished.outcome, footprint, capacity);
