@@ -78,6 +78,21 @@ pub trait AccessPattern {
     /// contiguous sweeps answer in time proportional to the VA blocks looked at.
     fn first_unmapped_block(&self, from: u64, mapped: &dyn MappedPages) -> Option<u64>;
 
+    /// Writes only the stores of a step into `out`, which is empty.
+    fn stores(&self, block: u64, step: u32, out: &mut StepAccesses) {
+        self.step(block, step, out);
+        out.loads.clear();
+    }
+
+    /// Is every page that any step of any block loads mapped? May say no wrongly, never yes wrongly.
+    ///
+    /// Worth answering for patterns whose steps are dear: where it says yes, only
+    /// [`stores`](AccessPattern::stores) is asked.
+    fn loads_mapped(&self, mapped: &dyn MappedPages) -> bool {
+        let _ = mapped;
+        false
+    }
+
     /// Could any block touch a page of `first..end`? May say yes wrongly, never no wrongly.
     fn may_touch(&self, first: Page, end: Page) -> bool {
         let _ = (first, end);

@@ -35,6 +35,9 @@ const RANKED_ACCESSES: usize = 8;
 /// find a longer run of mapped pages: bounds the cost of failed attempts.
 const CLEAN_BACKOFF: u32 = 32;
 
+/// Dispatches between two attempts to find all loaded pages mapped.
+const LOADS_BACKOFF: u32 = 256;
+
 fn fixed(time: Time) -> u128 {
     u128::from(time.0) << FRACTION
 }
@@ -208,6 +211,9 @@ pub struct KernelRun<P> {
     /// The next so many services meet only mapped pages.
     clean: u64,
     backoff: u32,
+    /// All pages that it loads are mapped; after so many dispatches it is worth asking again.
+    loads_mapped: bool,
+    loads_backoff: u32,
     /// After none of the next so many services does a slot run out of blocks.
     steady: u64,
     /// So many services are served one by one before `steady` is determined again.
@@ -251,6 +257,8 @@ impl<P: AccessPattern> KernelRun<P> {
             parked: 0,
             clean: 0,
             backoff: 0,
+            loads_mapped: false,
+            loads_backoff: 0,
             steady: 0,
             tail: 0,
             unsure: 0,
@@ -331,6 +339,8 @@ impl<P: AccessPattern> KernelRun<P> {
     pub fn pages_unmapped(&mut self) {
         self.clean = 0;
         self.backoff = 0;
+        self.loads_mapped = false;
+        self.loads_backoff = 0;
     }
 
     /// Could this kernel touch pages of `first..end`?
@@ -510,7 +520,7 @@ impl<P: AccessPattern> KernelRun<P> {
             self.unsure -= 1;
             let mut step = std::mem::take(&mut shared.step);
             step.clear();
-            self.pattern.step(slot.block, slot.step, &mut step);
+            self.pattern.stores(slot.block, slot.step, &mut step);
             let waiter = Waiter {
                 kernel: self.index,
                 slot: index,
@@ -560,7 +570,18 @@ impl<P: AccessPattern> KernelRun<P> {
         }
         let mut step = std::mem::take(&mut shared.step);
         step.clear();
-        self.pattern.step(slot.block, slot.step, &mut step);
+        if !self.loads_mapped {
+            if self.loads_backoff == 0 {
+                self.loads_mapped = self.pattern.loads_mapped(&shared.table);
+                self.loads_backoff = LOADS_BACKOFF;
+            }
+            self.loads_backoff -= 1;
+        }
+        if self.loads_mapped {
+            self.pattern.stores(slot.block, slot.step, &mut step);
+        } else {
+            self.pattern.step(slot.block, slot.step, &mut step);
+        }
         let missing = shared.park(&step.loads, utlb, waiter, now);
         let stores_mapped = missing == 0 && shared.all_mapped(&step.stores);
         shared.step = step;
@@ -628,7 +649,7 @@ impl<P: AccessPattern> KernelRun<P> {
                 let slot = self.slots[index as usize];
                 let mut step = std::mem::take(&mut shared.step);
                 step.clear();
-                self.pattern.step(slot.block, slot.step, &mut step);
+                self.pattern.stores(slot.block, slot.step, &mut step);
                 let stores_mapped = shared.all_mapped(&step.stores);
                 shared.step = step;
                 self.enqueue(index, stores_mapped, fixed(now), now, shared);

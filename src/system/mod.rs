@@ -115,7 +115,9 @@ pub struct System {
     check: bool,
     keep_batches: bool,
     last_finish: Time,
-    iteration_starts: Vec<Time>,
+    /// Kernels launched before each iteration, and when the last of them had finished.
+    iterations: Vec<(u64, Time)>,
+    launched: u64,
     kernel_time_resident: Time,
     unknown_kernels: u64,
     capacity_bytes: u64,
@@ -132,14 +134,19 @@ impl System {
         let flight = machine.link.interrupt_latency();
         Ok(System {
             gpu: Gpu::new(machine.gpu.clone()),
-            driver: UvmDriver::new(machine.driver.clone(), machine.cost.clone(), machine.device_chunks)?,
+            driver: UvmDriver::new(
+                machine.driver.clone(),
+                machine.cost.clone(),
+                machine.device_chunks,
+            )?,
             world: World::new(link, flight, machine.keep_records),
             thread: ProgramThread::default(),
             launch_call: machine.launch_call,
             check: machine.check,
             keep_batches: machine.keep_records,
             last_finish: Time::ZERO,
-            iteration_starts: Vec::new(),
+            iterations: Vec::new(),
+            launched: 0,
             kernel_time_resident: Time::ZERO,
             unknown_kernels: 0,
             capacity_bytes: machine.device_chunks.saturating_mul(sim_core::pages::BLOCK_BYTES),
@@ -195,11 +202,21 @@ impl System {
             Event::Interrupt => self.with_driver(now, |driver, now, device| driver.interrupt(now, device))?,
             Event::Driver => self.with_driver(now, |driver, now, device| driver.wake(now, device))?,
             Event::PushCompleted(ticket) => {
-                self.with_driver(now, |driver, now, device| driver.push_complete(ticket, now, device))?;
+                self.with_driver(now, |driver, now, device| {
+                    driver.push_complete(ticket, now, device)
+                })?;
             }
             Event::KernelFinished(_) => {
                 self.last_finish = now;
                 self.thread.queued -= 1;
+                let finished = self.launched - self.thread.queued;
+                // The thread runs ahead: an iteration begins on the device, when what was launched
+                // before it has finished.
+                for (before, begins) in self.iterations.iter_mut().rev().take_while(|i| i.0 >= finished) {
+                    if *before == finished {
+                        *begins = now;
+                    }
+                }
                 let goes_on = match self.thread.wait {
                     Wait::DeviceIdle => self.thread.queued == 0,
                     Wait::LaunchQueue => self.thread.queued < LAUNCH_QUEUE,
@@ -223,8 +240,18 @@ impl System {
         call: impl FnOnce(&mut UvmDriver, Time, &mut DeviceView<'_>),
     ) -> Result<(), SimError> {
         let was_masked = self.driver.interrupt_masked();
-        call(&mut self.driver, now, &mut DeviceView { gpu: &mut self.gpu, world: &mut self.world, now });
-        self.gpu.accounting().set_stall_reason(self.driver.thread_state() as usize, now);
+        call(
+            &mut self.driver,
+            now,
+            &mut DeviceView {
+                gpu: &mut self.gpu,
+                world: &mut self.world,
+                now,
+            },
+        );
+        self.gpu
+            .accounting()
+            .set_stall_reason(self.driver.thread_state() as usize, now);
         if was_masked && !self.driver.interrupt_masked() {
             self.gpu.interrupts_unmasked(now, &mut self.world);
         }
@@ -242,7 +269,10 @@ impl System {
     fn check_invariants(&self, now: Time) -> Result<(), SimError> {
         self.driver
             .check_invariants()
-            .map_err(|violation| SimError::Invariant { at: now, what: violation.to_string() })
+            .map_err(|violation| SimError::Invariant {
+                at: now,
+                what: violation.to_string(),
+            })
     }
 }
 
@@ -282,22 +312,37 @@ impl System {
             self.thread.postponed = Some(op);
             return Ok(false);
         }
-        let device = &mut DeviceView { gpu: &mut self.gpu, world: &mut self.world, now };
+        let device = &mut DeviceView {
+            gpu: &mut self.gpu,
+            world: &mut self.world,
+            now,
+        };
         let refused = |call: &'static str| move |source| SimError::Call { call, source };
         let mut until = now;
         match op {
             HostOp::ManagedAlloc(range) => {
-                until = self.driver.managed_alloc(range, now, device).map_err(refused("cudaMallocManaged"))?;
+                until = self
+                    .driver
+                    .managed_alloc(range, now, device)
+                    .map_err(refused("cudaMallocManaged"))?;
             }
             HostOp::ManagedFree(range) => {
-                until = self.driver.managed_free(range, now, device).map_err(refused("cudaFree"))?;
+                until = self
+                    .driver
+                    .managed_free(range, now, device)
+                    .map_err(refused("cudaFree"))?;
             }
             HostOp::CpuTouch { range, write } => {
-                until = self.driver.cpu_touch(range, write, now, device).map_err(refused("a CPU access"))?;
+                until = self
+                    .driver
+                    .cpu_touch(range, write, now, device)
+                    .map_err(refused("a CPU access"))?;
             }
             HostOp::CopyToDevice(range) => {
-                let (end, _) =
-                    self.driver.copy_to_device(range, now, device).map_err(refused("cudaMemcpyAsync"))?;
+                let (end, _) = self
+                    .driver
+                    .copy_to_device(range, now, device)
+                    .map_err(refused("cudaMemcpyAsync"))?;
                 until = end;
             }
             HostOp::Launch { kernel, stream } => {
@@ -307,6 +352,7 @@ impl System {
                     return Ok(false);
                 }
                 self.thread.queued += 1;
+                self.launched += 1;
                 self.kernel_time_resident += kernel.duration;
                 self.unknown_kernels += u64::from(!kernel.known_class);
                 let launch = Launch {
@@ -319,7 +365,7 @@ impl System {
                 until = now + self.launch_call;
             }
             HostOp::Synchronize => {}
-            HostOp::IterationStart(_) => self.iteration_starts.push(now),
+            HostOp::IterationStart(_) => self.iterations.push((self.launched, now)),
             other => return Err(SimError::Unsupported(other.name())),
         }
         if until > now {
@@ -345,23 +391,28 @@ impl System {
             return Err(SimError::Invariant { at: now, what });
         }
         if self.driver.stats().fatal_faults > 0 {
-            let what = format!("{} faults on memory that is not managed", self.driver.stats().fatal_faults);
+            let what = format!(
+                "{} faults on memory that is not managed",
+                self.driver.stats().fatal_faults
+            );
             return Err(SimError::Invariant { at: now, what });
         }
         let stalled = ThreadState::ALL
             .iter()
-            .map(|state| StallShare { reason: state.name(), sm_ticks: accounting.stalled[*state as usize] })
+            .map(|state| StallShare {
+                reason: state.name(),
+                sm_ticks: accounting.stalled[*state as usize],
+            })
             .collect();
         let working = accounting.migrating_sm_computing + accounting.migrating_sm_stalled;
-        let hidden_share =
-            (working > 0).then(|| accounting.migrating_sm_computing as f64 / working as f64);
+        let hidden_share = (working > 0).then(|| accounting.migrating_sm_computing as f64 / working as f64);
         let computing = accounting.computing;
         let idle = accounting.idle;
         let migrating = Time(accounting.migrating as u64);
         let (fault_entries, fault_entries_dropped) = self.gpu.fault_entries();
         let outcome = Outcome {
             simulated: end,
-            iteration_starts: self.iteration_starts,
+            iteration_starts: self.iterations.iter().map(|iteration| iteration.1).collect(),
             kernels: self.gpu.stats().kernels,
             unknown_kernels: self.unknown_kernels,
             kernel_time_resident: self.kernel_time_resident,
@@ -374,7 +425,10 @@ impl System {
             traffic: self.world.traffic,
             link_busy: self.world.link_busy(now),
             driver: self.driver.stats().clone(),
-            driver_time: ThreadState::ALL.iter().map(|s| (s.name(), time[*s as usize])).collect(),
+            driver_time: ThreadState::ALL
+                .iter()
+                .map(|s| (s.name(), time[*s as usize]))
+                .collect(),
             fault_entries,
             fault_entries_dropped,
             missed_accesses: self.gpu.misses(),
@@ -383,7 +437,11 @@ impl System {
             events: self.world.events.processed(),
             ties: self.world.events.ties(),
         };
-        Ok(Finished { outcome, copies: self.world.copies, batches: self.batches })
+        Ok(Finished {
+            outcome,
+            copies: self.world.copies,
+            batches: self.batches,
+        })
     }
 }
 

@@ -38,6 +38,11 @@ pub struct ProgramThread {
 
 impl Default for ProgramThread {
     fn default() -> Self {
-        ProgramThread { wait: Wait::Running, queued: 0, postponed: None, ended: None }
+        ProgramThread {
+            wait: Wait::Running,
+            queued: 0,
+            postponed: None,
+            ended: None,
+        }
     }
 }

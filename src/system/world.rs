@@ -119,7 +119,12 @@ impl World {
         self.link_wake = wake;
         self.generation += 1;
         if let Some(at) = wake {
-            self.events.at(at, Event::Link { generation: self.generation });
+            self.events.at(
+                at,
+                Event::Link {
+                    generation: self.generation,
+                },
+            );
         }
     }
 
@@ -152,7 +157,14 @@ impl Port for World {
     }
 
     fn transfer(&mut self, direction: Direction, bytes: u64, address: u64, now: Time) {
-        let id = self.link.submit(now, Transfer { direction, bytes, address });
+        let id = self.link.submit(
+            now,
+            Transfer {
+                direction,
+                bytes,
+                address,
+            },
+        );
         self.in_flight.push((id, direction));
         self.watch_link();
     }

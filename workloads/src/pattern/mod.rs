@@ -57,6 +57,12 @@ impl AccessPattern for KernelPattern {
     fn first_unmapped_block(&self, from: u64, mapped: &dyn MappedPages) -> Option<u64> {
         each!(self, p => p.first_unmapped_block(from, mapped))
     }
+    fn stores(&self, block: u64, step: u32, out: &mut StepAccesses) {
+        each!(self, p => p.stores(block, step, out));
+    }
+    fn loads_mapped(&self, mapped: &dyn MappedPages) -> bool {
+        each!(self, p => p.loads_mapped(mapped))
+    }
     fn may_touch(&self, first: Page, end: Page) -> bool {
         each!(self, p => p.may_touch(first, end))
     }
