@@ -156,6 +156,17 @@ fn a_later_layer_replaces_the_other_way_to_give_memory() {
     )
     .unwrap();
     assert_eq!(config.memory.oversubscription, Some(3.0));
+    let text = format!("{KERNEL}[memory]\noversubscription = 2.0\n");
+    let config = resolve(&text, &["memory.capacity=unlimited"]).unwrap();
+    assert_eq!(
+        (config.memory.oversubscription, config.memory.capacity),
+        (None, Capacity::Unlimited)
+    );
+    // Saying nothing replaces nothing; among overrides the last one wins.
+    let config = resolve(&text, &["memory.capacity=device"]).unwrap();
+    assert_eq!(config.memory.oversubscription, Some(2.0));
+    let both = ["memory.capacity=1GiB", "memory.oversubscription=3"];
+    assert_eq!(resolve(&text, &both).unwrap().memory.oversubscription, Some(3.0));
     let baseline = config.baseline().unwrap();
     assert_eq!(
         (baseline.memory.oversubscription, baseline.memory.capacity),

@@ -267,6 +267,11 @@ pub enum ProfileError {
     Bad(ConfigErrors),
 }
 
+/// Does the setting say nothing: the first of its key's words?
+fn neutral(setting: &Setting) -> bool {
+    matches!(&setting.value, Value::Word(word) if setting.key.words.first() == Some(word))
+}
+
 struct Layers {
     values: BTreeMap<&'static str, Resolved>,
 }
@@ -283,9 +288,8 @@ impl Layers {
                 _ => None,
             };
             if let Some(other) = other
-                && !matches!(setting.value, Value::Word(_))
+                && !neutral(setting)
                 && let Some(resolved) = self.values.get_mut(other)
-                && resolved.origin < *origin
                 && let Some(key) = schema::key(other)
                 && let Some(word) = key.words.first()
             {

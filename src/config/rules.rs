@@ -3,7 +3,6 @@
 use super::ResolvedConfig;
 use super::diagnostic::{ConfigErrors, Diagnostic};
 use super::document::Setting;
-use super::value::Value;
 
 /// Pairs of keys of which one text may give only one.
 const EXCLUDE: [(&str, &str); 2] = [
@@ -14,11 +13,7 @@ const EXCLUDE: [(&str, &str); 2] = [
 /// What one text must not say twice.
 pub fn same_layer(settings: &[Setting], errors: &mut Vec<Diagnostic>) {
     for (first, second) in EXCLUDE {
-        let find = |path: &str| {
-            settings
-                .iter()
-                .find(|s| s.key.path == path && !matches!(s.value, Value::Word(_)))
-        };
+        let find = |path: &str| settings.iter().find(|s| s.key.path == path && !super::neutral(s));
         if let (Some(_), Some(setting)) = (find(first), find(second)) {
             errors.push(
                 Diagnostic::new(format!("{first} and {second} exclude each other"))
