@@ -103,6 +103,9 @@ impl Shared {
         self.missing.clear();
         let ranked = accesses.len() <= RANKED_ACCESSES;
         for (rank, access) in accesses.iter().enumerate() {
+            if access.pages == 1 && self.table.is_mapped(access.first) {
+                continue;
+            }
             let end = Page(access.first.0 + u64::from(access.pages));
             let mut page = access.first;
             while let Some(hole) = self.table.first_unmapped(page, end) {

@@ -80,6 +80,7 @@ impl PageTable {
 }
 
 impl MappedPages for PageTable {
+    #[inline]
     fn first_unmapped(&self, from: Page, end: Page) -> Option<Page> {
         let mut page = from;
         while page < end {

@@ -6,9 +6,13 @@
 use sim_core::Time;
 
 /// The walkers, by the time each is free again.
+///
+/// All walks take equally long and are asked for in the order of time, so the walker that has been
+/// given work the longest time ago is the one that is free first.
 #[derive(Clone, Debug)]
 pub struct Walkers {
     free: Vec<Time>,
+    next: usize,
     walk: Time,
     /// Walks begun.
     pub walks: u64,
@@ -21,6 +25,7 @@ impl Walkers {
     pub fn new(count: u32, walk: Time) -> Walkers {
         Walkers {
             free: vec![Time::ZERO; count.max(1) as usize],
+            next: 0,
             walk,
             walks: 0,
             waited: Time::ZERO,
@@ -29,15 +34,17 @@ impl Walkers {
 
     /// A walk is asked for at `now`: when it ends. The walker that is free first takes it.
     pub fn walk(&mut self, now: Time) -> Time {
-        let walker = self.free.iter_mut().min();
-        let Some(free) = walker else {
-            return now + self.walk;
-        };
+        let free = &mut self.free[self.next];
         let start = now.max(*free);
+        *free = start + self.walk;
+        let end = *free;
+        self.next += 1;
+        if self.next == self.free.len() {
+            self.next = 0;
+        }
         self.walks += 1;
         self.waited += start - now;
-        *free = start + self.walk;
-        *free
+        end
     }
 }
 
