@@ -135,7 +135,7 @@ impl FaultBuffer {
         if let Some(seed) = params.fault_order_seed {
             for place in (1..utlbs).rev() {
                 let draw = mix(seed ^ self.replays.rotate_left(32) ^ place as u64);
-                let other = (u128::from(draw) * (place as u128 + 1) >> 64) as usize;
+                let other = ((u128::from(draw) * (place as u128 + 1)) >> 64) as usize;
                 self.order.swap(place, other);
             }
         }

@@ -167,7 +167,7 @@ impl Utlb {
                         ..*last
                     } == access =>
                 {
-                    last.warps += taken
+                    last.warps += taken;
                 }
                 _ => self.parked.push(ParkedAccess {
                     warps: taken,

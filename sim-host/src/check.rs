@@ -86,9 +86,7 @@ fn mask(runs: &[(usize, usize)], pages: usize) -> Result<PageMask, String> {
 /// A line that is not a case, with its number.
 pub fn prefetch_jsonl(reader: impl BufRead) -> Result<CheckReport, CheckError> {
     let mut report = CheckReport::default();
-    let mut line = 0;
-    for text in reader.lines() {
-        line += 1;
+    for (line, text) in (1..).zip(reader.lines()) {
         let text = text.map_err(|source| CheckError::Read { line, source })?;
         if text.trim().is_empty() {
             continue;

@@ -36,7 +36,13 @@ impl Fake {
         for (index, page) in self.wanted.iter().enumerate() {
             let utlb = (index % 7) as u16;
             let access = AccessKind::Read;
-            self.entries.push(FaultEntry { page: *page, access, utlb, instance: 0, raised: at });
+            self.entries.push(FaultEntry {
+                page: *page,
+                access,
+                utlb,
+                instance: 0,
+                raised: at,
+            });
         }
     }
 }
@@ -50,15 +56,24 @@ impl Device for Fake {
         self.entries.get(index as usize).copied()
     }
     fn set_fault_get(&mut self, index: u64, _at: Time) {
-        assert!(index >= self.get && index <= self.entries.len() as u64, "GET passes PUT");
+        assert!(
+            index >= self.get && index <= self.entries.len() as u64,
+            "GET passes PUT"
+        );
         self.get = index;
     }
     fn submit(&mut self, push: Push) -> Ticket {
         let count = &mut self.counts[push.channel as usize];
         *count += 1;
-        let ticket = Ticket { channel: push.channel, value: *count };
+        let ticket = Ticket {
+            channel: push.channel,
+            value: *count,
+        };
         for acquired in &push.acquire {
-            assert!(acquired.value <= self.counts[acquired.channel as usize], "acquires a later push");
+            assert!(
+                acquired.value <= self.counts[acquired.channel as usize],
+                "acquires a later push"
+            );
         }
         for method in &push.methods {
             match *method {
@@ -67,10 +82,18 @@ impl Device for Fake {
                 }
                 Method::UnmapPtes { block, pages, .. } => {
                     for index in pages.iter() {
-                        assert!(self.mapped.remove(&block.page(index)), "unmaps what is not mapped");
+                        assert!(
+                            self.mapped.remove(&block.page(index)),
+                            "unmaps what is not mapped"
+                        );
                     }
                 }
-                Method::Copy { direction, cause, pages, .. } => self.copies.push((direction, cause, pages)),
+                Method::Copy {
+                    direction,
+                    cause,
+                    pages,
+                    ..
+                } => self.copies.push((direction, cause, pages)),
                 Method::Replay => self.raise(push.submit),
                 Method::Memset { .. } | Method::TlbInvalidate { .. } => {}
             }
@@ -90,10 +113,17 @@ impl Device for Fake {
 fn driver(params: DriverParams, chunks: u64, blocks: u64, on_cpu: bool) -> (UvmDriver, Fake) {
     let mut driver = UvmDriver::new(params, HostCost::zero(), chunks).expect("valid");
     let mut device = Fake::default();
-    let range = ByteRange { start: BASE, bytes: blocks * BLOCK_BYTES };
-    driver.managed_alloc(range, Time::ZERO, &mut device).expect("free addresses");
+    let range = ByteRange {
+        start: BASE,
+        bytes: blocks * BLOCK_BYTES,
+    };
+    driver
+        .managed_alloc(range, Time::ZERO, &mut device)
+        .expect("free addresses");
     if on_cpu {
-        driver.cpu_touch(range, true, Time::ZERO, &mut device).expect("managed");
+        driver
+            .cpu_touch(range, true, Time::ZERO, &mut device)
+            .expect("managed");
     }
     (driver, device)
 }
@@ -106,7 +136,10 @@ fn serve(driver: &mut UvmDriver, device: &mut Fake, pages: &[Page]) {
     for _ in 0..100_000 {
         if !driver.interrupt_masked() {
             if device.entries.len() as u64 == device.get {
-                assert!(device.wanted.iter().all(|page| device.mapped.contains(page)), "a request is left");
+                assert!(
+                    device.wanted.iter().all(|page| device.mapped.contains(page)),
+                    "a request is left"
+                );
                 return;
             }
             driver.interrupt(now, device);
@@ -131,8 +164,12 @@ fn page(block: u64, index: usize) -> Page {
 fn merging_follows_the_two_candidates() {
     use AccessKind::{Read, Write};
     type Entry = (u16, u64, AccessKind);
-    let cases: Vec<(Vec<Entry>, Vec<(Entry, u32)>)> = vec![
-        (vec![(1, 0, Read), (1, 0, Read), (2, 0, Read)], vec![((1, 0, Read), 3)]),
+    type Kept = (Entry, u32);
+    let cases: Vec<(Vec<Entry>, Vec<Kept>)> = vec![
+        (
+            vec![(1, 0, Read), (1, 0, Read), (2, 0, Read)],
+            vec![((1, 0, Read), 3)],
+        ),
         (
             vec![(1, 0, Read), (2, 1, Read), (1, 0, Read), (2, 1, Read)],
             vec![((1, 0, Read), 2), ((2, 1, Read), 2)],
@@ -142,16 +179,30 @@ fn merging_follows_the_two_candidates() {
             vec![((1, 0, Read), 1), ((1, 1, Read), 1), ((1, 0, Read), 1)],
         ),
         (vec![(1, 0, Read), (1, 0, Write)], vec![((1, 0, Write), 2)]),
-        (vec![(1, 0, Read), (2, 0, Write)], vec![((1, 0, Read), 1), ((2, 0, Write), 1)]),
+        (
+            vec![(1, 0, Read), (2, 0, Write)],
+            vec![((1, 0, Read), 1), ((2, 0, Write), 1)],
+        ),
         (vec![(1, 0, Write), (2, 0, Read)], vec![((1, 0, Write), 2)]),
-        (vec![(1, 0, Read), (1, 0, Write), (2, 0, Write)], vec![((1, 0, Write), 2), ((2, 0, Write), 1)]),
-        (vec![(1, 0, Read), (1, 0, Write), (2, 0, Read)], vec![((1, 0, Write), 2)]),
+        (
+            vec![(1, 0, Read), (1, 0, Write), (2, 0, Write)],
+            vec![((1, 0, Write), 2), ((2, 0, Write), 1)],
+        ),
+        (
+            vec![(1, 0, Read), (1, 0, Write), (2, 0, Read)],
+            vec![((1, 0, Write), 2)],
+        ),
     ];
     for (input, expected) in cases {
         let mut batch = Batch::default();
         for (utlb, page, access) in &input {
-            let entry =
-                FaultEntry { page: Page(*page), access: *access, utlb: *utlb, instance: 0, raised: Time::ZERO };
+            let entry = FaultEntry {
+                page: Page(*page),
+                access: *access,
+                utlb: *utlb,
+                instance: 0,
+                raised: Time::ZERO,
+            };
             batch.add(&entry, true);
         }
         assert_eq!(batch.raw as usize, input.len());
@@ -167,7 +218,10 @@ fn merging_follows_the_two_candidates() {
 
 #[test]
 fn the_rest_of_the_snapshot_is_discarded_and_comes_back() {
-    let params = DriverParams { prefetch_enable: false, ..DriverParams::default() };
+    let params = DriverParams {
+        prefetch_enable: false,
+        ..DriverParams::default()
+    };
     let (mut driver, mut device) = driver(params, 1000, 700, true);
     let pages: Vec<Page> = (0..700).map(|block| page(block, 0)).collect();
     serve(&mut driver, &mut device, &pages);
@@ -183,10 +237,27 @@ fn an_ascending_touch_makes_the_recorded_copies() {
     for index in 0..512 {
         serve(&mut driver, &mut device, &[page(0, index)]);
     }
-    let kib: Vec<u64> = device.copies.iter().map(|(_, _, pages)| u64::from(*pages) * PAGE_BYTES / 1024).collect();
+    let kib: Vec<u64> = device
+        .copies
+        .iter()
+        .map(|(_, _, pages)| u64::from(*pages) * PAGE_BYTES / 1024)
+        .collect();
     assert_eq!(kib, [4, 60, 4, 60, 4, 124, 4, 252, 4, 508, 4, 1020]);
-    assert!(device.copies.iter().step_by(2).all(|copy| copy.1 == Cause::Coherence));
-    assert!(device.copies.iter().skip(1).step_by(2).all(|copy| copy.1 == Cause::Prefetch));
+    assert!(
+        device
+            .copies
+            .iter()
+            .step_by(2)
+            .all(|copy| copy.1 == Cause::Coherence)
+    );
+    assert!(
+        device
+            .copies
+            .iter()
+            .skip(1)
+            .step_by(2)
+            .all(|copy| copy.1 == Cause::Prefetch)
+    );
     assert_eq!(driver.stats().block_services, 6);
 }
 
@@ -205,23 +276,32 @@ fn victims_go_by_last_service() {
     assert!(!driver.is_resident(page(2, 0)) && driver.is_resident(page(0, 0)));
     assert_eq!(driver.stats().evictions, 2);
     // Clean pages were copied back: the 64 KiB that had come of block 1 and of block 2.
-    let out: u32 = device.copies.iter().filter(|c| c.0 == Direction::DeviceToHost).map(|c| c.2).sum();
+    let out: u32 = device
+        .copies
+        .iter()
+        .filter(|c| c.0 == Direction::DeviceToHost)
+        .map(|c| c.2)
+        .sum();
     assert_eq!(out, 32);
 }
 
 #[test]
 fn evictions_and_migrations_of_a_batch_form_one_chain() {
+    use ChannelKind::{DeviceToHost, HostToDevice, MemOps};
     let (mut driver, mut device) = driver(DriverParams::default(), 2, 4, true);
     serve(&mut driver, &mut device, &[page(0, 0), page(1, 0)]);
     device.pushes.clear();
     serve(&mut driver, &mut device, &[page(2, 0), page(3, 0)]);
     let kinds: Vec<ChannelKind> = device.pushes.iter().map(|(_, push)| push.channel).collect();
-    use ChannelKind::{DeviceToHost, HostToDevice, MemOps};
     let one = [MemOps, DeviceToHost, HostToDevice, MemOps];
     assert_eq!(kinds, [&one[..], &one[..], &[MemOps]].concat());
     let needs = |index: usize, on: usize| {
         let ticket = device.pushes[on].0;
-        device.pushes[index].1.acquire.iter().any(|a| a.channel == ticket.channel && a.value >= ticket.value)
+        device.pushes[index]
+            .1
+            .acquire
+            .iter()
+            .any(|a| a.channel == ticket.channel && a.value >= ticket.value)
     };
     assert!(needs(1, 0), "the copy out waits for the unmap");
     assert!(needs(2, 1), "the copy in waits for the copy out of its chunk");
@@ -235,8 +315,13 @@ fn evictions_and_migrations_of_a_batch_form_one_chain() {
 #[test]
 fn the_copy_of_cuda_memcpy_is_the_users() {
     let (mut driver, mut device) = driver(DriverParams::default(), 4, 2, false);
-    let range = ByteRange { start: BASE + PAGE_BYTES, bytes: BLOCK_BYTES };
-    let (_, last) = driver.copy_to_device(range, Time::ZERO, &mut device).expect("managed");
+    let range = ByteRange {
+        start: BASE + PAGE_BYTES,
+        bytes: BLOCK_BYTES,
+    };
+    let (_, last) = driver
+        .copy_to_device(range, Time::ZERO, &mut device)
+        .expect("managed");
     assert!(last.is_some());
     let total: u32 = device.copies.iter().map(|copy| copy.2).sum();
     assert_eq!(total, 512);
@@ -248,12 +333,25 @@ fn the_copy_of_cuda_memcpy_is_the_users() {
 fn freed_memory_is_not_written_back_and_can_be_had_again() {
     let (mut driver, mut device) = driver(DriverParams::default(), 2, 2, false);
     serve(&mut driver, &mut device, &[page(0, 0), page(1, 0)]);
-    let range = ByteRange { start: BASE, bytes: 2 * BLOCK_BYTES };
-    driver.managed_free(range, Time::ZERO, &mut device).expect("managed");
+    let range = ByteRange {
+        start: BASE,
+        bytes: 2 * BLOCK_BYTES,
+    };
+    driver
+        .managed_free(range, Time::ZERO, &mut device)
+        .expect("managed");
     assert_eq!(driver.chunks_in_use(), 0);
     assert!(driver.managed_free(range, Time::ZERO, &mut device).is_err());
-    driver.managed_alloc(range, Time::ZERO, &mut device).expect("free addresses");
-    let memsets = |device: &Fake| device.pushes.iter().filter(|(_, p)| p.channel == ChannelKind::GpuInternal).count();
+    driver
+        .managed_alloc(range, Time::ZERO, &mut device)
+        .expect("free addresses");
+    let memsets = |device: &Fake| {
+        device
+            .pushes
+            .iter()
+            .filter(|(_, p)| p.channel == ChannelKind::GpuInternal)
+            .count()
+    };
     assert_eq!(memsets(&device), 0, "fresh chunks are zero");
     serve(&mut driver, &mut device, &[page(0, 0)]);
     assert_eq!(memsets(&device), 1, "a chunk that was freed has to be zeroed");

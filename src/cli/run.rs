@@ -43,6 +43,8 @@ pub(super) fn run(args: &RunArgs) -> Result<bool, CliError> {
     let mut result = simulator.simulate(&config, args.records, &mut bar)?;
     let mut wall = Wall {
         wall_s: bar.finish(),
+        events: result.summary.events,
+        ties: result.summary.ties,
         ..Wall::default()
     };
     wall.events_per_s = result.summary.events as f64 / wall.wall_s.max(1e-9);

@@ -64,13 +64,13 @@ pub fn check(config: &ResolvedConfig) -> Result<(), ConfigErrors> {
         "the driver clamps a batch to the entries of the buffer",
     );
     rule(
-        gpu.max_threads_per_sm.is_multiple_of(gpu.warp_size),
+        gpu.max_threads_per_sm.is_multiple_of(32),
         "gpu.max_threads_per_sm",
         format!(
-            "gpu.max_threads_per_sm = {} is no multiple of gpu.warp_size = {}",
-            gpu.max_threads_per_sm, gpu.warp_size
+            "gpu.max_threads_per_sm = {} is no multiple of 32",
+            gpu.max_threads_per_sm
         ),
-        "an SM holds whole warps",
+        "an SM holds whole warps of 32 threads",
     );
     rule(
         memory.reserved.0 + (2 << 20) <= gpu.memory.0,

@@ -82,9 +82,11 @@ pub struct Summary {
     /// `footprint_bytes / capacity_bytes`; absent when unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oversubscription: Option<f64>,
-    /// Events of the simulation.
+    /// Events of the simulation: what it cost, which depends on `engine.exact`; in `wall.json`.
+    #[serde(skip)]
     pub events: u64,
     /// Events that shared their time with the one before.
+    #[serde(skip)]
     pub ties: u64,
 }
 
@@ -169,6 +171,10 @@ pub struct Wall {
     /// Wall-clock time of its baseline; absent where none was run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline_wall_s: Option<f64>,
+    /// Events of the run.
+    pub events: u64,
+    /// Events that shared their time with the one before.
+    pub ties: u64,
     /// Events of the run by its wall-clock time.
     pub events_per_s: f64,
 }

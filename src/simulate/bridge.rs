@@ -181,6 +181,7 @@ fn gpu_shape(config: &Sections) -> GpuShape {
         efficiency_flops: gpu.efficiency_flops,
         efficiency_bytes: gpu.efficiency_bytes,
         min_kernel_time: gpu.min_kernel_time,
+        load_latency: gpu.load_latency(),
     }
 }
 

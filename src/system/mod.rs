@@ -203,7 +203,7 @@ impl System {
             Event::Driver => self.with_driver(now, |driver, now, device| driver.wake(now, device))?,
             Event::PushCompleted(ticket) => {
                 self.with_driver(now, |driver, now, device| {
-                    driver.push_complete(ticket, now, device)
+                    driver.push_complete(ticket, now, device);
                 })?;
             }
             Event::KernelFinished(_) => {

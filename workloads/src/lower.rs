@@ -28,12 +28,22 @@ pub struct GpuShape {
     pub efficiency_bytes: f64,
     /// The shortest kernel, launch included.
     pub min_kernel_time: Time,
+    /// A load that misses every cache.
+    pub load_latency: Time,
 }
 
 impl GpuShape {
     /// Resident blocks per SM of a kernel with `threads` threads a block.
     pub fn blocks_per_sm(&self, threads: u32) -> u32 {
         (self.max_threads_per_sm / threads.max(1)).clamp(1, self.max_blocks_per_sm)
+    }
+
+    /// The time that `blocks` blocks take which each wait `steps` times for their loads, if nothing else
+    /// holds them up: waves of resident blocks times the latency of their loads.
+    pub fn latency_bound(&self, blocks: u64, steps: u32, threads: u32) -> Time {
+        let resident = u64::from(self.sms) * u64::from(self.blocks_per_sm(threads));
+        self.load_latency
+            .times(blocks.div_ceil(resident) * u64::from(steps))
     }
 
     /// Roofline duration: FLOPs and bytes against the peaks times their efficiency, and at least the
@@ -145,6 +155,7 @@ fn elementwise(op: &PlacedOp<'_>) -> (KernelPattern, u32) {
 
 /// The dimensions of a product from the sizes of its operands: K = sqrt(A B / C), M = A / K, N = B / K
 /// per product; the FLOPs give the number of products. `None` if that does not come out whole.
+#[allow(clippy::many_single_char_names)] // the names of the dimensions
 fn gemm(op: &PlacedOp<'_>) -> Option<Gemm> {
     const ELEMENT: u64 = 4;
     let c = *op.writes.first()?;

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use sim_core::Time;
+use sim_core::access::AccessPattern;
 use sim_core::pages::{BLOCK_BYTES, ByteRange, PAGE_BYTES};
 
 use crate::lower::{GpuShape, Kernel};
@@ -104,10 +105,14 @@ impl Builder<'_> {
     }
 
     fn launch(&mut self, pattern: KernelPattern, threads: u32, flops: f64, bytes: f64) {
-        let duration = self
-            .micro
-            .kernel_time
-            .unwrap_or_else(|| self.gpu.duration(flops, bytes, 1));
+        let duration = self.micro.kernel_time.unwrap_or_else(|| {
+            let roofline = self.gpu.duration(flops, bytes, 1);
+            // The tiles of a product are loaded ahead of their use; all others wait for their loads.
+            match pattern {
+                KernelPattern::Gemm(_) => roofline,
+                _ => roofline.max(self.gpu.latency_bound(pattern.blocks(), pattern.steps(), threads)),
+            }
+        });
         let kernel = Kernel {
             name: Arc::from(format!("{:?}", self.micro.kind)),
             pattern,

@@ -17,10 +17,10 @@ section! {
     GpuConfig {
         /// Streaming multiprocessors.
         sms ("gpu.sms"): u32 = Kind::Int { min: 1, max: 4096 };
-        /// SM clock; turns compute cycles into time.
+        /// SM clock; turns latencies in cycles into time.
         clock ("gpu.clock"): Hertz = Kind::Frequency;
-        /// Threads of a warp.
-        warp_size ("gpu.warp_size"): u32 = Kind::Int { min: 1, max: 128 };
+        /// A load that misses every cache, in cycles of the clock; bounds kernels of few blocks.
+        load_latency_cycles ("gpu.load_latency_cycles"): u32 = Kind::Int { min: 1, max: 1_000_000 };
         /// Threads that one SM holds at once.
         max_threads_per_sm ("gpu.max_threads_per_sm"): u32 = Kind::Int { min: 32, max: 65536 };
         /// Thread blocks that one SM holds at once.
@@ -43,10 +43,6 @@ section! {
         utlb_shared_by_sms ("gpu.utlb_shared_by_sms"): u32 = Kind::Int { min: 1, max: 64 };
         /// Requests that one uTLB can have parked; further misses of it wait for a replay.
         utlb_outstanding_faults ("gpu.utlb_outstanding_faults"): u32 = Kind::Int { min: 1, max: 65536 };
-        /// Entries of a uTLB.
-        utlb_entries ("gpu.utlb_entries"): u32 = Kind::Int { min: 1, max: 65536 };
-        /// Entries of the L2 TLB.
-        l2_tlb_entries ("gpu.l2_tlb_entries"): u32 = Kind::Int { min: 1, max: 1 << 20 };
         /// Page walks that can be in flight.
         page_walkers ("gpu.page_walkers"): u32 = Kind::Int { min: 1, max: 65536 };
         /// Look-up in the uTLB.
@@ -89,8 +85,8 @@ section! {
 }
 
 impl GpuConfig {
-    /// From a uTLB miss to the parked request: look-ups and the page walk.
-    pub fn miss_latency(&self) -> Time {
-        self.utlb_latency + self.l2_tlb_latency + self.page_walk_latency
+    /// A load that misses every cache.
+    pub fn load_latency(&self) -> Time {
+        Time::from_secs_f64(f64::from(self.load_latency_cycles) / self.clock.0 as f64)
     }
 }

@@ -72,10 +72,12 @@ impl CachingAllocator {
             self.free[usize::from(large)].remove(&(block_size, address));
             address
         } else {
-            let request = match size {
-                ..=SMALL_SIZE => SMALL_SEGMENT,
-                ..MIN_LARGE_ALLOC => LARGE_SEGMENT,
-                _ => size.next_multiple_of(LARGE_ROUNDING),
+            let request = if size <= SMALL_SIZE {
+                SMALL_SEGMENT
+            } else if size < MIN_LARGE_ALLOC {
+                LARGE_SEGMENT
+            } else {
+                size.next_multiple_of(LARGE_ROUNDING)
             };
             let range = self.space.allocate(request)?;
             backing.push(Backing::Allocate(range));

@@ -29,7 +29,7 @@ impl Gather {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^= z >> 31;
-        let offset = (u128::from(z) * u128::from(self.table.bytes) >> 64) as u64;
+        let offset = ((u128::from(z) * u128::from(self.table.bytes)) >> 64) as u64;
         Page::containing(self.table.start + offset)
     }
 }

@@ -89,8 +89,16 @@ impl Gemm {
         let mut flush = |first: u64, end: u64, rows: u32| {
             if rows > 0 {
                 let pages = (end - first) as u32;
-                let warps = rows.div_ceil(pages).div_ceil(ROWS_PER_WARP).clamp(1, u32::from(WARPS)) as u16;
-                out.push(Access { first: Page(first), pages, warps, kind });
+                let warps = rows
+                    .div_ceil(pages)
+                    .div_ceil(ROWS_PER_WARP)
+                    .clamp(1, u32::from(WARPS)) as u16;
+                out.push(Access {
+                    first: Page(first),
+                    pages,
+                    warps,
+                    kind,
+                });
             }
         };
         for _ in rows.0..rows.1 {

@@ -43,18 +43,23 @@ pub const FORMAT: &str = "uvmprog/1";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece(pub u32, pub u64, pub u64);
 
+// serde hands over references.
+#[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_zero(n: &u64) -> bool {
     *n == 0
 }
+#[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_zero32(n: &u32) -> bool {
     *n == 0
 }
+#[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_one(n: &u32) -> bool {
     *n == 1
 }
 fn one() -> u32 {
     1
 }
+#[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_false(b: &bool) -> bool {
     !*b
 }
