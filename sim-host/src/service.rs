@@ -74,7 +74,7 @@ impl Memory {
             evicted: false,
         };
         let Some(state) = self.space.block(block) else {
-            self.stats.fatal_faults += faults.len() as u64;
+            self.stats.stale_faults += faults.len() as u64;
             return (cursor.at, false);
         };
         let mut faulted = PageMask::EMPTY;
@@ -89,7 +89,7 @@ impl Memory {
             cursor.record.unique_pages += 1;
             self.stats.duplicate_faults += u64::from(fault.instances.saturating_sub(1));
             if !state.valid.contains(index) {
-                self.stats.fatal_faults += 1;
+                self.stats.stale_faults += 1;
             } else if state.mapped.contains(index) {
                 self.stats.already_mapped_faults += 1;
             } else {

@@ -95,8 +95,9 @@ pub struct DriverStats {
     pub managed_frees: u64,
     /// CPU time of the program's thread in these calls.
     pub call_time: Time,
-    /// Faults on memory that is not managed: defects of the program or of the simulator.
-    pub fatal_faults: u64,
+    /// Faults on pages whose range has been freed since they were raised: entries that outlived the
+    /// flush. They are ignored.
+    pub stale_faults: u64,
 }
 
 /// One batch, for histograms and comparisons.

@@ -63,7 +63,7 @@ pub(super) fn summary(
         ("put_updates", d.put_updates),
         ("managed_allocs", d.managed_allocs),
         ("managed_frees", d.managed_frees),
-        ("fatal_faults", d.fatal_faults),
+        ("stale_faults", d.stale_faults),
     ];
     Summary {
         study: config.study.name.clone(),
