@@ -36,7 +36,7 @@ fn bimodal() -> Vec<u64> {
     (0..DELAYS)
         .map(|_| {
             let x = splitmix(&mut state);
-            if x % 10 == 0 {
+            if x.is_multiple_of(10) {
                 (x >> 8) % 50 * 1_024_000
             } else {
                 (x >> 8) % 64 * 1024

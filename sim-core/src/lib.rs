@@ -10,6 +10,8 @@
 //! | [`pages`] | pages, VA blocks, [`PageMask`](pages::PageMask) |
 //! | [`access`] | access kinds and the [`AccessPattern`](access::AccessPattern) of a kernel |
 //! | [`fault`] | the entry of a fault buffer |
+//! | [`rng`] | named random streams |
+//! | [`stats`] | state clocks, histograms, means over replicates, goodness of fit |
 //! | [`push`] | what the driver pushes to the GPU's channels |
 //! | [`scheduler`] | [`Scheduler`], the event queue |
 
@@ -17,7 +19,9 @@ pub mod access;
 pub mod fault;
 pub mod pages;
 pub mod push;
+pub mod rng;
 pub mod scheduler;
+pub mod stats;
 pub mod time;
 pub mod units;
 

@@ -66,6 +66,38 @@ impl Time {
     }
 }
 
+/// A clock that ticks at a fixed rate from time zero: cycle numbers to times and back, without drift.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clock {
+    hertz: u64,
+}
+
+/// Ticks in one second.
+const TICKS_PER_S: u128 = 1_000_000_000 * TICKS_PER_NS as u128;
+
+impl Clock {
+    /// A clock of `hertz` cycles per second; `None` for 0.
+    pub const fn new(hertz: u64) -> Option<Clock> {
+        if hertz == 0 { None } else { Some(Clock { hertz }) }
+    }
+
+    /// When cycle `n` begins, rounded up to a tick.
+    pub const fn edge(self, n: u64) -> Time {
+        Time((n as u128 * TICKS_PER_S).div_ceil(self.hertz as u128) as u64)
+    }
+
+    /// The first cycle that begins at `time` or later.
+    pub const fn cycle_at(self, time: Time) -> u64 {
+        let cycle = time.0 as u128 * self.hertz as u128 / TICKS_PER_S;
+        // Rounding edges up can put the edge of this cycle, too, at or after `time`.
+        if self.edge(cycle as u64).0 >= time.0 {
+            cycle as u64
+        } else {
+            cycle as u64 + 1
+        }
+    }
+}
+
 impl Add for Time {
     type Output = Time;
     fn add(self, other: Time) -> Time {
@@ -89,5 +121,30 @@ impl Sub for Time {
 impl Sum for Time {
     fn sum<I: Iterator<Item = Time>>(iter: I) -> Time {
         iter.fold(Time::ZERO, Add::add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_do_not_drift() {
+        for hertz in [1, 1_410_000_000, 1_455_000_001, 999_999_937] {
+            let clock = Clock::new(hertz).expect("not 0");
+            assert_eq!(
+                clock.edge(hertz),
+                Time::from_us(1_000_000),
+                "a second has all its cycles"
+            );
+            for n in [0, 1, 2, 1000, 123_456_789]
+                .into_iter()
+                .filter(|n| n / hertz < 10_000)
+            {
+                assert_eq!(clock.cycle_at(clock.edge(n)), n);
+                assert_eq!(clock.cycle_at(clock.edge(n) + Time(1)), n + 1);
+            }
+        }
+        assert_eq!(Clock::new(0), None);
     }
 }

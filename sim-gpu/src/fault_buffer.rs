@@ -10,17 +10,10 @@ use std::collections::VecDeque;
 
 use sim_core::Time;
 use sim_core::fault::FaultEntry;
+use sim_core::rng::mix64;
 
 use crate::params::GpuParams;
 use crate::utlb::Utlb;
-
-/// One well-mixed word per counter value (`SplitMix64`; Steele, Lea, Flood 2014).
-fn mix(counter: u64) -> u64 {
-    let mut z = counter.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
 
 /// Entries that differ only in their time.
 #[derive(Clone, Copy, Debug)]
@@ -134,7 +127,7 @@ impl FaultBuffer {
         }
         if let Some(seed) = params.fault_order_seed {
             for place in (1..utlbs).rev() {
-                let draw = mix(seed ^ self.replays.rotate_left(32) ^ place as u64);
+                let draw = mix64(seed ^ self.replays.rotate_left(32) ^ place as u64);
                 let other = ((u128::from(draw) * (place as u128 + 1)) >> 64) as usize;
                 self.order.swap(place, other);
             }

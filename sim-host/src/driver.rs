@@ -4,6 +4,7 @@
 use sim_core::Time;
 use sim_core::pages::{ByteRange, Page};
 use sim_core::push::{ChannelKind, Method, Push, Ticket};
+use sim_core::stats::StateClock;
 
 use crate::cost::HostCost;
 use crate::device::Device;
@@ -44,8 +45,7 @@ pub struct UvmDriver {
     step: Step,
     masked: bool,
     state: ThreadState,
-    since: Time,
-    time: [Time; THREAD_STATES],
+    clock: StateClock<THREAD_STATES>,
     get: u64,
     cached_put: u64,
     batch: Batch,
@@ -83,8 +83,7 @@ impl UvmDriver {
             step: Step::Asleep,
             masked: false,
             state: ThreadState::Idle,
-            since: Time::ZERO,
-            time: [Time::ZERO; THREAD_STATES],
+            clock: StateClock::new(ThreadState::Idle as usize),
             get: 0,
             cached_put: 0,
             batch: Batch::default(),
@@ -108,9 +107,7 @@ impl UvmDriver {
 
     /// Time spent in each state up to `now`; the sum is `now`.
     pub fn thread_time(&self, now: Time) -> [Time; THREAD_STATES] {
-        let mut time = self.time;
-        time[self.state as usize] += now.saturating_sub(self.since);
-        time
+        self.clock.totals(now)
     }
 
     /// The replayable-fault interrupt is masked: a bottom half is on its way or running.
@@ -145,8 +142,7 @@ impl UvmDriver {
     }
 
     fn enter(&mut self, state: ThreadState, now: Time) {
-        self.time[self.state as usize] += now.saturating_sub(self.since);
-        self.since = now;
+        self.clock.enter(state as usize, now);
         self.state = state;
     }
 
@@ -315,6 +311,17 @@ impl UvmDriver {
 
     fn end_batch(&mut self, at: Time, device: &mut impl Device) {
         self.record.end = at;
+        log::debug!(
+            "batch {} at {:.3}: {} raw entries, {} pages in {} blocks, {} pages made resident, {} evictions, {:.1}",
+            self.memory.stats.batches,
+            self.record.start,
+            self.record.raw,
+            self.record.unique_pages,
+            self.record.blocks,
+            self.record.pages,
+            self.record.evictions,
+            at - self.record.start,
+        );
         self.finished = Some(self.record);
         self.batches_now += 1;
         if self.batches_now >= self.memory.params.fault_max_batches_per_service {

@@ -70,6 +70,10 @@ pub struct Summary {
     pub fault_entries_dropped: u64,
     /// Replays carried out.
     pub replays: u64,
+    /// Time of a batch, from its fetch to the end of its replay: the median.
+    pub batch_time_median_ns: f64,
+    /// The same: what 99 % of the batches do not exceed.
+    pub batch_time_p99_ns: f64,
     /// What the driver counted.
     pub driver: BTreeMap<String, u64>,
     /// Time of the driver's thread in each of its states.

@@ -154,7 +154,8 @@ pub fn run(summary: &Summary, wall: &Wall) -> String {
 
     let mut t = table(&["faults and service", ""]);
     for (name, number) in [
-        ("raw faults", summary.fault_entries),
+        ("raw faults (entries written)", summary.fault_entries),
+        ("  of these fetched", summary.counter("raw_faults")),
         ("coalesced faults", summary.counter("coalesced_faults")),
         ("duplicates", summary.counter("duplicate_faults")),
         ("dropped, buffer full", summary.fault_entries_dropped),
@@ -163,6 +164,13 @@ pub fn run(summary: &Summary, wall: &Wall) -> String {
         ("evictions", summary.counter("evictions")),
     ] {
         t.add_row([name.to_string(), count(number)]);
+    }
+    if summary.counter("batches") > 0 {
+        let figures = [
+            time(summary.batch_time_median_ns),
+            time(summary.batch_time_p99_ns),
+        ];
+        t.add_row(["time of a batch, median / 99 %".to_string(), figures.join(" / ")]);
     }
     out.push_str(&t.to_string());
     out.push('\n');

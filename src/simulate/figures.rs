@@ -91,6 +91,8 @@ pub(super) fn summary(
         fault_entries: outcome.fault_entries,
         fault_entries_dropped: outcome.fault_entries_dropped,
         replays: outcome.replays,
+        batch_time_median_ns: outcome.batch_time_median.as_ns_f64(),
+        batch_time_p99_ns: outcome.batch_time_p99.as_ns_f64(),
         driver: counters
             .iter()
             .map(|(name, n)| ((*name).to_string(), *n))

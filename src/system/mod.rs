@@ -9,6 +9,7 @@ pub mod program_thread;
 pub mod world;
 
 use sim_core::Time;
+use sim_core::stats::TimeHistogram;
 use sim_gpu::{Gpu, GpuParams, Launch};
 use sim_host::{DriverParams, HostCost, ThreadState, UvmDriver};
 use sim_pcie::{Link, LinkConfig};
@@ -128,6 +129,7 @@ pub struct System {
     unknown_kernels: u64,
     capacity_bytes: u64,
     batches: Vec<sim_host::BatchRecord>,
+    batch_times: TimeHistogram,
 }
 
 impl System {
@@ -159,6 +161,7 @@ impl System {
             unknown_kernels: 0,
             capacity_bytes: machine.device_chunks.saturating_mul(sim_core::pages::BLOCK_BYTES),
             batches: Vec::new(),
+            batch_times: TimeHistogram::default(),
         })
     }
 
@@ -264,6 +267,7 @@ impl System {
             self.gpu.interrupts_unmasked(now, &mut self.world);
         }
         if let Some(batch) = self.driver.take_finished_batch() {
+            self.batch_times.add(batch.end - batch.start);
             if self.keep_batches {
                 self.batches.push(batch);
             }
@@ -447,6 +451,8 @@ impl System {
             hidden_share,
             traffic: self.world.traffic,
             link_busy: self.world.link_busy(now),
+            batch_time_median: self.batch_times.quantile(0.5),
+            batch_time_p99: self.batch_times.quantile(0.99),
             driver: self.driver.stats().clone(),
             driver_time: ThreadState::ALL
                 .iter()

@@ -42,6 +42,10 @@ pub struct Outcome {
     pub traffic: TrafficTable,
     /// Time the link carried something, host to device and device to host.
     pub link_busy: [Time; 2],
+    /// Time of a batch, from its fetch to the end of its replay: the median.
+    pub batch_time_median: Time,
+    /// The same: what 99 % of the batches do not exceed.
+    pub batch_time_p99: Time,
     /// What the driver counted.
     pub driver: sim_host::DriverStats,
     /// Time of the driver's thread in each of its states.

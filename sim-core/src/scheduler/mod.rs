@@ -76,7 +76,7 @@ impl<E> Scheduler<E> {
     /// Schedules `event` `delay` from now (saturating at [`Time::MAX`]). It cannot be cancelled.
     #[inline]
     pub fn after(&mut self, delay: Time, event: E) {
-        self.at(self.from_now(delay), event);
+        self.at(self.after_now(delay), event);
     }
 
     /// Schedules `event` at `time`, behind everything already scheduled for that time, so that it
@@ -90,7 +90,7 @@ impl<E> Scheduler<E> {
 
     /// Schedules a cancellable `event` `delay` from now (saturating at [`Time::MAX`]).
     pub fn timer_after(&mut self, delay: Time, event: E) -> TimerId {
-        self.timer_at(self.from_now(delay), event)
+        self.timer_at(self.after_now(delay), event)
     }
 
     /// Takes a timer out and returns its event; `None` if it has fired or was cancelled.
@@ -116,10 +116,14 @@ impl<E> Scheduler<E> {
     /// Takes the next event out and makes its time the current time.
     #[inline]
     pub fn pop(&mut self) -> Option<(Time, E)> {
-        let (time, event) = match self.timers.peek() {
-            None => self.wheel.pop()?,
-            Some(timer) if self.wheel.peek().is_none_or(|event| timer < event) => self.timers.pop()?,
-            Some(_) => self.wheel.pop()?,
+        let timer_first = self
+            .timers
+            .peek()
+            .is_some_and(|timer| self.wheel.peek().is_none_or(|event| timer < event));
+        let (time, event) = if timer_first {
+            self.timers.pop()?
+        } else {
+            self.wheel.pop()?
         };
         debug_assert!(time >= self.now);
         self.ties += u64::from(time == self.now && self.processed > 0);
@@ -164,7 +168,7 @@ impl<E> Scheduler<E> {
     }
 
     #[inline]
-    fn from_now(&self, delay: Time) -> Time {
+    fn after_now(&self, delay: Time) -> Time {
         Time(self.now.0.saturating_add(delay.0))
     }
 
