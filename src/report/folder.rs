@@ -24,7 +24,8 @@ impl Folder {
     /// Says what is in the way.
     pub fn check(path: &Path) -> Result<(), String> {
         if !path.exists() {
-            return Ok(());
+            return Self::can_create(path)
+                .map_err(|error| format!("cannot write {}: {error}", path.display()));
         }
         if !path.is_dir() {
             return Err(format!("{} exists and is not a folder", path.display()));
@@ -37,6 +38,20 @@ impl Folder {
             "{} exists and is no earlier output of uvmsim; it is left alone",
             path.display()
         ))
+    }
+
+    /// Finds out before a long run whether its output can be written.
+    fn can_create(path: &Path) -> io::Result<()> {
+        let name = path
+            .file_name()
+            .ok_or_else(|| io::Error::other("the folder has no name"))?;
+        let probe = path.with_file_name(format!(
+            ".{}.probe-{}",
+            name.to_string_lossy(),
+            std::process::id()
+        ));
+        fs::create_dir_all(&probe)?;
+        fs::remove_dir(&probe)
     }
 
     /// Writes all files beside `path` and renames the folder at the end; an earlier output is
@@ -58,6 +73,9 @@ impl Folder {
             // Best effort: what matters is that `path` holds nothing incomplete.
             let _ = fs::remove_dir_all(&partial);
         }
+        let result = result.map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display()))
+        });
         result
     }
 
