@@ -73,10 +73,9 @@ impl Folder {
             // Best effort: what matters is that `path` holds nothing incomplete.
             let _ = fs::remove_dir_all(&partial);
         }
-        let result = result.map_err(|error| {
+        result.map_err(|error| {
             io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display()))
-        });
-        result
+        })
     }
 
     fn write_parts(&self, path: &Path, partial: &Path, old: &Path) -> io::Result<()> {
