@@ -132,6 +132,26 @@ fn impossible_values() {
     );
 }
 
+/// Values that no run could finish with, or that a result would be wrong with.
+#[test]
+fn beyond_what_can_be_simulated() {
+    insta::assert_snapshot!("one_fault_entry", config("[gpu]\nfault_buffer_entries = 1\n"));
+    insta::assert_snapshot!("slow_memory", config("[gpu]\nhbm_bandwidth = \"10 B/s\"\n"));
+    insta::assert_snapshot!("slow_walk", config("[gpu]\npage_walk_latency = \"1000 s\"\n"));
+    insta::assert_snapshot!(
+        "scan_of_many_launches",
+        config("[workload]\nkernel = \"cyclic-scan\"\narrays = 2000\niterations = 1000\n")
+    );
+    insta::assert_snapshot!(
+        "scan_of_many_bytes",
+        config("[workload]\nkernel = \"cyclic-scan\"\narrays = 5\narray_size = \"4 TiB\"\n")
+    );
+    insta::assert_snapshot!(
+        "past_the_end_of_time",
+        config(&format!("{KERNEL}kernel_time = \"1000 s\"\niterations = 2000\n"))
+    );
+}
+
 #[test]
 fn broken_files() {
     insta::assert_snapshot!("missing_file", refused(&[], &["run", "none.toml"]));

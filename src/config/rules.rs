@@ -10,6 +10,11 @@ const EXCLUDE: [(&str, &str); 2] = [
     ("workload.program", "workload.kernel"),
 ];
 
+/// Launches of a micro-benchmark; its operations are listed in memory, some 450 bytes a launch.
+const MOST_LAUNCHES: u64 = 1_000_000;
+/// Bytes that the arrays of a scan have together: as much as one array may have.
+const MOST_BYTES: u128 = 1 << 44;
+
 /// What one text must not say twice.
 pub fn same_layer(settings: &[Setting], errors: &mut Vec<Diagnostic>) {
     for (first, second) in EXCLUDE {
@@ -81,6 +86,29 @@ pub fn check(config: &ResolvedConfig) -> Result<(), ConfigErrors> {
         ),
         "managed data needs at least one root chunk of 2 MiB",
     );
+    let workload = &config.workload;
+    if workload.kernel.as_deref() == Some("cyclic-scan") {
+        let launches = u64::from(workload.iterations) * u64::from(workload.arrays);
+        rule(
+            launches <= MOST_LAUNCHES,
+            "workload.arrays",
+            format!(
+                "workload.arrays = {} times workload.iterations = {} are {launches} launches",
+                workload.arrays, workload.iterations
+            ),
+            "a micro-benchmark launches at most 1000000 kernels",
+        );
+        let bytes = u128::from(workload.arrays) * u128::from(workload.array_size.0);
+        rule(
+            bytes <= MOST_BYTES,
+            "workload.arrays",
+            format!(
+                "workload.arrays = {} of workload.array_size = {} are too large",
+                workload.arrays, workload.array_size
+            ),
+            "the arrays of a scan together have at most 16 TiB",
+        );
+    }
     if let Err(error) = config.link_config().validate() {
         let path = format!("link.{}", convert_link_key(error.key));
         rule(

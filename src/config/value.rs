@@ -1,9 +1,18 @@
 //! What a key may hold: kinds, accepted ranges, parsing, printing.
 
 use std::fmt::{self, Write as _};
+use std::ops::RangeInclusive;
 
 use sim_core::Time;
 use sim_core::units::{Bandwidth, Bytes, Hertz, UnitError};
+
+/// Possible bandwidths, bytes per second: those that the link accepts. Slower devices are mistakes of
+/// unit, and take a simulation past the end of simulated time.
+const BANDWIDTHS: RangeInclusive<u64> = 1_000_000..=1_000_000_000_000_000;
+/// Possible clocks, Hz.
+const FREQUENCIES: RangeInclusive<u64> = 1_000_000..=1_000_000_000_000;
+/// Possible rates of arithmetic, operations per second.
+const FLOPS: RangeInclusive<f64> = 1e6..=1e21;
 
 /// What a key holds, and which values are possible.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,11 +33,11 @@ pub enum Kind {
         /// Must the value be a power of two?
         power_of_two: bool,
     },
-    /// Bytes per second, `"25.6 GB/s"`; more than zero.
+    /// Bytes per second, `"25.6 GB/s"`, 1 MB/s to 1000 TB/s.
     Bandwidth,
-    /// A clock, `"1.41 GHz"`; more than zero.
+    /// A clock, `"1.41 GHz"`, 1 MHz to 1000 GHz.
     Frequency,
-    /// Floating-point operations per second, `"19.5 TFLOP/s"`; more than zero.
+    /// Floating-point operations per second, `"19.5 TFLOP/s"`, 1 MFLOP/s to 10^21 FLOP/s.
     Flops,
     /// A whole number.
     Int {
@@ -62,11 +71,11 @@ impl Kind {
         min: Time::ZERO,
         max: Time::from_us(1_000_000_000),
     };
-    /// A share in `(0, 1]`.
+    /// A share of a peak rate: a millionth to all of it.
     pub const SHARE: Kind = Kind::Ratio {
-        min: 0.0,
+        min: 1e-6,
         max: 1.0,
-        inclusive: false,
+        inclusive: true,
     };
 
     /// The units a value of this kind is written with; empty where there is none.
@@ -130,7 +139,17 @@ impl Kind {
                 let what = if *power_of_two { "a power of two from " } else { "" };
                 format!("{what}{min} to {max}")
             }
-            Kind::Bandwidth | Kind::Frequency | Kind::Flops => "more than 0".into(),
+            Kind::Bandwidth => format!(
+                "{} to {}",
+                Bandwidth(*BANDWIDTHS.start()),
+                Bandwidth(*BANDWIDTHS.end())
+            ),
+            Kind::Frequency => format!("{} to {}", Hertz(*FREQUENCIES.start()), Hertz(*FREQUENCIES.end())),
+            Kind::Flops => format!(
+                "{} to {}",
+                Value::Flops(*FLOPS.start()),
+                Value::Flops(*FLOPS.end())
+            ),
             Kind::Int { min, max } => format!("{min} to {max}"),
             Kind::OneOf(set) => join(set),
             Kind::Ratio { min, max, inclusive } => match (inclusive, max.is_finite()) {
@@ -327,9 +346,9 @@ impl Kind {
                 },
                 Value::Bytes(bytes),
             ) => (*min..=*max).contains(&bytes.0) && (!power_of_two || bytes.0.is_power_of_two()),
-            (Kind::Bandwidth, Value::Bandwidth(rate)) => rate.0 > 0,
-            (Kind::Frequency, Value::Hertz(rate)) => rate.0 > 0,
-            (Kind::Flops, Value::Flops(rate)) => *rate > 0.0 && rate.is_finite(),
+            (Kind::Bandwidth, Value::Bandwidth(rate)) => BANDWIDTHS.contains(&rate.0),
+            (Kind::Frequency, Value::Hertz(rate)) => FREQUENCIES.contains(&rate.0),
+            (Kind::Flops, Value::Flops(rate)) => FLOPS.contains(rate),
             (Kind::Int { min, max }, Value::Int(number)) => (*min..=*max).contains(number),
             (Kind::OneOf(set), Value::Int(number)) => set.contains(number),
             (Kind::Ratio { min, max, inclusive }, Value::Ratio(number)) => {

@@ -18,6 +18,9 @@ use crate::system::{Machine, SimError, System};
 /// Root chunks beyond the footprint where memory is unlimited: the driver asks for 64 at a time.
 const SPARE_CHUNKS: u64 = 128;
 
+/// The end of simulated time, 13 days: beyond it the link's clock stands still.
+const HORIZON: Time = Time(1 << 60);
+
 /// The simulator; keeps programs that it has read.
 #[derive(Debug, Default)]
 pub struct Simulator {
@@ -117,7 +120,10 @@ impl Simulate for Simulator {
         let system = System::new(&machine)?;
         let finished = match work {
             Work::Program(program, allocator) => system.run(
-                Run::new(&program, allocator, config.workload.iterations, gpu),
+                within_horizon(
+                    Run::new(&program, allocator, config.workload.iterations, gpu),
+                    config,
+                ),
                 &mut heard,
             )?,
             Work::Micro(micro) => {
@@ -127,9 +133,16 @@ impl Simulate for Simulator {
                     let wait = matches!(op, HostOp::IterationStart(_)).then_some(HostOp::Synchronize);
                     wait.into_iter().chain([op])
                 });
-                system.run(timed.map(Ok::<HostOp, ProgramError>), &mut heard)?
+                let timed = timed.map(Ok::<HostOp, ProgramError>);
+                system.run(within_horizon(timed, config), &mut heard)?
             }
         };
+        if finished.outcome.simulated >= HORIZON {
+            return Err(input(format!(
+                "the run takes {:.0}, longer than the 13 days that a simulation can cover",
+                finished.outcome.simulated
+            )));
+        }
         let summary = figures::summary(config, &finished.outcome, footprint, capacity);
         let copies = finished
             .copies
@@ -143,6 +156,30 @@ impl Simulate for Simulator {
             copies,
         })
     }
+}
+
+/// The operations of a program, until its kernels alone take it past the end of simulated time.
+fn within_horizon(
+    ops: impl Iterator<Item = Result<HostOp, ProgramError>>,
+    config: &Sections,
+) -> impl Iterator<Item = Result<HostOp, ProgramError>> {
+    let iterations = config.workload.iterations;
+    let gap = config.gpu.launch_gap.0;
+    let mut ticks = 0u64;
+    ops.map(move |op| {
+        if let Ok(HostOp::Launch { kernel, .. }) = &op {
+            ticks = ticks.saturating_add(kernel.duration.0).saturating_add(gap);
+            if ticks >= HORIZON.0 {
+                return Err(ProgramError::Parameter {
+                    key: "iterations",
+                    value: iterations.to_string(),
+                    accepted: "the kernels take longer than the 13 days that a simulation can cover; \
+                               are the times and rates right?",
+                });
+            }
+        }
+        op
+    })
 }
 
 /// Passes progress on, with the total.

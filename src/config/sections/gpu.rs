@@ -12,6 +12,12 @@ const MEMORY: Kind = Kind::Bytes {
     power_of_two: false,
 };
 
+/// No step of the device takes a tenth of a second; more is a mistake of unit.
+const LATENCY: Kind = Kind::Time {
+    min: Time::ZERO,
+    max: Time::from_us(100_000),
+};
+
 section! {
     /// The device: `[gpu]`.
     GpuConfig {
@@ -36,9 +42,9 @@ section! {
         /// Share of the peak memory bandwidth that kernels reach.
         efficiency_bytes ("gpu.efficiency_bytes"): f64 = Kind::SHARE;
         /// Shortest possible duration of a kernel.
-        min_kernel_time ("gpu.min_kernel_time"): Time = Kind::TIME;
+        min_kernel_time ("gpu.min_kernel_time"): Time = LATENCY;
         /// From the end of one kernel to the start of the next one of its stream.
-        launch_gap ("gpu.launch_gap"): Time = Kind::TIME;
+        launch_gap ("gpu.launch_gap"): Time = LATENCY;
         /// SMs that share one uTLB: 2 up to Turing, 1 from Ampere on.
         utlb_shared_by_sms ("gpu.utlb_shared_by_sms"): u32 = Kind::Int { min: 1, max: 64 };
         /// Requests that one uTLB can have parked; further misses of it wait for a replay.
@@ -46,41 +52,42 @@ section! {
         /// Page walks that can be in flight.
         page_walkers ("gpu.page_walkers"): u32 = Kind::Int { min: 1, max: 65536 };
         /// Look-up in the uTLB.
-        utlb_latency ("gpu.utlb_latency"): Time = Kind::TIME;
+        utlb_latency ("gpu.utlb_latency"): Time = LATENCY;
         /// Look-up in the L2 TLB after a uTLB miss.
-        l2_tlb_latency ("gpu.l2_tlb_latency"): Time = Kind::TIME;
+        l2_tlb_latency ("gpu.l2_tlb_latency"): Time = LATENCY;
         /// Walk of the page tables after an L2 TLB miss.
-        page_walk_latency ("gpu.page_walk_latency"): Time = Kind::TIME;
+        page_walk_latency ("gpu.page_walk_latency"): Time = LATENCY;
         /// Between two fault entries of one uTLB.
-        fault_emission_interval ("gpu.fault_emission_interval"): Time = Kind::TIME;
+        fault_emission_interval ("gpu.fault_emission_interval"): Time = LATENCY;
         /// Between two fault entries of the whole GPU, however many uTLBs fault.
-        fault_write_interval ("gpu.fault_write_interval"): Time = Kind::TIME;
+        fault_write_interval ("gpu.fault_write_interval"): Time = LATENCY;
         /// Entries that one uTLB writes before another one has its turn.
         fault_burst ("gpu.fault_burst"): u32 = Kind::Int { min: 1, max: 65536 };
         /// Who writes first after a replay: uTLBs in an order drawn anew each time, or by number.
         fault_order ("gpu.fault_order"): String = Kind::Choice(&["shuffled", "by-number"]);
-        /// Entries of the replayable fault buffer.
-        fault_buffer_entries ("gpu.fault_buffer_entries"): u64 = Kind::Int { min: 1, max: 1 << 24 };
+        /// Entries of the replayable fault buffer; one stays empty, so that a full buffer differs from an
+        /// empty one.
+        fault_buffer_entries ("gpu.fault_buffer_entries"): u64 = Kind::Int { min: 2, max: 1 << 24 };
         /// Do accesses that hit proceed in a uTLB that has parked requests?
         hit_under_fault ("gpu.hit_under_fault"): bool = Kind::Bool;
         /// From the replay method to the retry of the parked requests.
-        replay_latency ("gpu.replay_latency"): Time = Kind::TIME;
+        replay_latency ("gpu.replay_latency"): Time = LATENCY;
         /// Fixed cost of one host-to-device copy, beside its time on the link.
-        h2d_copy_fixed ("gpu.copy_engine.h2d_fixed"): Time = Kind::TIME;
+        h2d_copy_fixed ("gpu.copy_engine.h2d_fixed"): Time = LATENCY;
         /// Fixed cost of one device-to-host copy, beside its time on the link.
-        d2h_copy_fixed ("gpu.copy_engine.d2h_fixed"): Time = Kind::TIME;
+        d2h_copy_fixed ("gpu.copy_engine.d2h_fixed"): Time = LATENCY;
         /// Fetching a push from its channel, and its closing semaphore.
-        push_overhead ("gpu.push_overhead"): Time = Kind::TIME;
+        push_overhead ("gpu.push_overhead"): Time = LATENCY;
         /// Fixed cost of one memset.
-        memset_fixed ("gpu.memset_fixed"): Time = Kind::TIME;
+        memset_fixed ("gpu.memset_fixed"): Time = LATENCY;
         /// Rate at which a copy engine fills device memory.
         memset_bandwidth ("gpu.memset_bandwidth"): Bandwidth = Kind::Bandwidth;
         /// Writing one page-table entry by a copy engine.
-        pte_write ("gpu.pte_write"): Time = Kind::TIME;
+        pte_write ("gpu.pte_write"): Time = LATENCY;
         /// One targeted TLB invalidate.
-        tlb_invalidate ("gpu.tlb_invalidate"): Time = Kind::TIME;
+        tlb_invalidate ("gpu.tlb_invalidate"): Time = LATENCY;
         /// One TLB invalidate of a whole address space.
-        tlb_invalidate_all ("gpu.tlb_invalidate_all"): Time = Kind::TIME;
+        tlb_invalidate_all ("gpu.tlb_invalidate_all"): Time = LATENCY;
     }
 }
 

@@ -80,7 +80,7 @@ section! {
         /// allocation per tensor.
         allocator ("workload.allocator"): String = Kind::Choice(&["pytorch-caching", "per-tensor"]);
         /// Iterations of the program, or launches of the kernel (passes, for a cyclic scan).
-        iterations ("workload.iterations"): u32 = Kind::Int { min: 1, max: 1_000_000_000 };
+        iterations ("workload.iterations"): u32 = Kind::Int { min: 1, max: 1_000_000 };
         /// Bytes of each array of the kernel.
         array_size ("workload.array_size"): Bytes = Kind::Bytes { min: 4096, max: 1 << 44, power_of_two: false };
         /// Arrays that a cyclic scan goes through.
