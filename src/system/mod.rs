@@ -412,6 +412,11 @@ impl System {
     fn finish(mut self, now: Time) -> Result<Finished, SimError> {
         let end = self.last_finish.max(self.thread.ended.unwrap_or(now));
         self.check_invariants(now)?;
+        let late = self.world.events.late_schedules();
+        if late > 0 {
+            let what = format!("{late} events were scheduled in the past");
+            return Err(SimError::Invariant { at: now, what });
+        }
         self.gpu.accounting().settle(now);
         let sms = self.gpu.params().sms;
         let accounting = self.gpu.accounting();
