@@ -13,6 +13,7 @@
 //! | [`rng`] | named random streams |
 //! | [`stats`] | state clocks, histograms, means over replicates, goodness of fit |
 //! | [`push`] | what the driver pushes to the GPU's channels |
+//! | [`tools`] | the driver's tools events, what profilers see |
 //! | [`scheduler`] | [`Scheduler`], the event queue |
 
 pub mod access;
@@ -23,6 +24,7 @@ pub mod rng;
 pub mod scheduler;
 pub mod stats;
 pub mod time;
+pub mod tools;
 pub mod units;
 
 pub use scheduler::Scheduler;

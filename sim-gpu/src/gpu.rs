@@ -67,6 +67,8 @@ pub struct CopyRecord {
     pub start: Time,
     /// When its last byte had arrived.
     pub end: Time,
+    /// When the driver pushed it.
+    pub pushed: Time,
 }
 
 /// What the device needs from its surroundings.
@@ -86,6 +88,14 @@ pub trait Port {
     fn kernel_finished(&mut self, kernel: KernelId, now: Time);
     /// A copy has finished (for traces).
     fn copied(&mut self, record: CopyRecord);
+    /// A kernel has started (for traces).
+    fn kernel_started(&mut self, kernel: KernelId, now: Time) {
+        let _ = (kernel, now);
+    }
+    /// A replay is in flight (for traces).
+    fn replayed(&mut self, now: Time) {
+        let _ = now;
+    }
 }
 
 #[derive(Debug)]
@@ -318,7 +328,10 @@ impl<P: AccessPattern> Gpu<P> {
                 }
             }
             GpuEvent::Start { stream } => self.start_next(stream, now, port),
-            GpuEvent::Replay => self.retry_parked(now, port),
+            GpuEvent::Replay => {
+                port.replayed(now);
+                self.retry_parked(now, port);
+            }
         }
     }
 
@@ -334,17 +347,14 @@ impl<P: AccessPattern> Gpu<P> {
         };
         self.shared.accounting.copy_ended(now);
         let began = self.channels.of(kind).began;
+        let head = self.channels.of(kind).queue.front();
+        let pushed = head.map_or(now, |push| push.submit);
         if let Some(Method::Copy {
             direction,
             cause,
             first,
             pages,
-        }) = self
-            .channels
-            .of(kind)
-            .queue
-            .front()
-            .and_then(|push| push.methods.get(method).copied())
+        }) = head.and_then(|push| push.methods.get(method).copied())
         {
             port.copied(CopyRecord {
                 direction,
@@ -353,6 +363,7 @@ impl<P: AccessPattern> Gpu<P> {
                 pages,
                 start: began,
                 end: now,
+                pushed,
             });
         }
         self.begin_method(kind, method + 1, now, port);
@@ -367,6 +378,7 @@ impl<P: AccessPattern> Gpu<P> {
         let Some((id, launch)) = self.streams[place].waiting.pop_front() else {
             return;
         };
+        port.kernel_started(id, now);
         self.catch_up_kernels(now);
         let index = self.kernels.iter().position(Option::is_none).unwrap_or_else(|| {
             self.kernels.push(None);

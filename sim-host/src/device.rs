@@ -3,6 +3,7 @@
 use sim_core::Time;
 use sim_core::fault::FaultEntry;
 use sim_core::push::{Push, Ticket};
+use sim_core::tools::ToolsEvent;
 
 /// The GPU as the driver reaches it, and the simulation's clock.
 pub trait Device {
@@ -17,4 +18,12 @@ pub trait Device {
     fn submit(&mut self, push: Push) -> Ticket;
     /// Asks for [`wake`](crate::UvmDriver::wake) at `at`: the one continuation of the bottom half.
     fn wake_at(&mut self, at: Time);
+    /// Does anybody listen to [`report`](Device::report)? Asked before an event is put together.
+    fn listens(&self) -> bool {
+        false
+    }
+    /// A tools event.
+    fn report(&mut self, event: ToolsEvent) {
+        let _ = event;
+    }
 }

@@ -5,6 +5,7 @@ use sim_core::Time;
 use sim_core::pages::{ByteRange, Page};
 use sim_core::push::{ChannelKind, Method, Push, Ticket};
 use sim_core::stats::StateClock;
+use sim_core::tools::{FaultType, ToolsEvent};
 
 use crate::cost::HostCost;
 use crate::device::Device;
@@ -210,6 +211,18 @@ impl UvmDriver {
                 break;
             };
             self.batch.add(&entry, self.memory.params.fault_coalesce);
+            if device.listens() {
+                device.report(ToolsEvent::GpuFault {
+                    fault: FaultType::InvalidPte,
+                    access: entry.access,
+                    client: entry.utlb,
+                    instance: entry.instance,
+                    address: entry.page.address(),
+                    time: now,
+                    time_gpu: entry.raised,
+                    batch: self.memory.stats.batches + 1,
+                });
+            }
             index += 1;
         }
         if self.batch.raw == 0 {

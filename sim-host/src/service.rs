@@ -4,6 +4,7 @@ use sim_core::Time;
 use sim_core::access::AccessKind;
 use sim_core::pages::{PAGE_BYTES, PageMask, VaBlock};
 use sim_core::push::{Cause, ChannelKind, Direction, Method, Push, Ticket};
+use sim_core::tools::ToolsEvent;
 
 use crate::cost::HostCost;
 use crate::device::Device;
@@ -322,6 +323,14 @@ impl Memory {
             let copied = cursor.push(ChannelKind::DeviceToHost, &after, methods);
             after.add(copied);
             self.stats.evicted_pages += u64::from(leaving.count());
+        }
+        if cursor.device.listens() {
+            cursor.device.report(ToolsEvent::Eviction {
+                address_out: owner.page(0).address(),
+                address_in: new_owner.page(0).address(),
+                bytes: u64::from(leaving.count()) * PAGE_BYTES,
+                time: cursor.at,
+            });
         }
         state.cpu_resident |= leaving;
         state.resident = PageMask::EMPTY;
