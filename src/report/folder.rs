@@ -10,12 +10,33 @@ const MARKS: [&str; 3] = ["summary.json", "sweep.csv", "validation.csv"];
 #[derive(Debug, Default)]
 pub struct Folder {
     files: Vec<(String, Vec<u8>)>,
+    moved: Vec<(String, PathBuf)>,
 }
 
 impl Folder {
     /// Adds a file.
     pub fn add(&mut self, name: &str, content: impl Into<Vec<u8>>) {
         self.files.push((name.to_string(), content.into()));
+    }
+
+    /// Adds a file that lies elsewhere on the same file system; it is moved.
+    pub fn add_file(&mut self, name: &str, path: PathBuf) {
+        self.moved.push((name.to_string(), path));
+    }
+
+    /// A new folder beside `path` for files that are written before the output is complete. It goes
+    /// with the value.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn scratch(path: &Path) -> io::Result<Scratch> {
+        let name = path
+            .file_name()
+            .ok_or_else(|| io::Error::other("the folder has no name"))?;
+        let name = format!(".{}.scratch-{}", name.to_string_lossy(), std::process::id());
+        let scratch = path.with_file_name(name);
+        fs::create_dir_all(&scratch)?;
+        Ok(Scratch(scratch))
     }
 
     /// May an output be put at `path`? Nothing there, an empty folder, or an earlier output.
@@ -83,6 +104,13 @@ impl Folder {
         for (name, content) in &self.files {
             fs::write(partial.join(name), content)?;
         }
+        for (name, file) in &self.moved {
+            let place = partial.join(name);
+            if let Some(parent) = place.parent() {
+                fs::create_dir_all(parent)?;
+            }
+            fs::rename(file, place)?;
+        }
         if path.exists() {
             fs::rename(path, old)?;
             fs::rename(partial, path)?;
@@ -90,6 +118,24 @@ impl Folder {
         } else {
             fs::rename(partial, path)
         }
+    }
+}
+
+/// A folder that is removed, with what is left in it, when the value goes.
+#[derive(Debug)]
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Nothing can be done about a failure here.
+        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

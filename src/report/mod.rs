@@ -1,5 +1,6 @@
 //! What a run leaves: a summary, tables, an output folder, plots.
 
+pub mod events;
 pub mod folder;
 pub mod plot;
 pub mod records;

@@ -13,7 +13,7 @@ use workloads::{GpuShape, HostOp, Program, ProgramError, Run};
 use super::{CopyRow, Progress, RunResult, Simulate, SimulateError, figures};
 use crate::config::sections::Capacity;
 use crate::config::{ResolvedConfig, Sections};
-use crate::system::{Machine, SimError, System};
+use crate::system::{Machine, Probe, SimError, System};
 
 /// Root chunks beyond the footprint where memory is unlimited: the driver asks for 64 at a time.
 const SPARE_CHUNKS: u64 = 128;
@@ -96,6 +96,22 @@ impl Simulate for Simulator {
         records: bool,
         progress: &mut dyn Progress,
     ) -> Result<RunResult, SimulateError> {
+        self.simulate_probed(config, records, progress, None)
+    }
+}
+
+impl Simulator {
+    /// Runs `config` to its end while `probe` hears what happens; the result is the same without it.
+    ///
+    /// # Errors
+    /// Those of [`Simulate::simulate`].
+    pub fn simulate_probed(
+        &self,
+        config: &ResolvedConfig,
+        records: bool,
+        progress: &mut dyn Progress,
+        probe: Option<&mut dyn Probe>,
+    ) -> Result<RunResult, SimulateError> {
         let work = self.work(config)?;
         let gpu = gpu_shape(config);
         let (footprint, kernels) = match &work {
@@ -117,7 +133,7 @@ impl Simulate for Simulator {
         let capacity = capacity(config, footprint);
         let machine = machine(config, footprint, capacity, records)?;
         let mut heard = Heard { progress, kernels };
-        let system = System::new(&machine)?;
+        let system = System::new(&machine, probe)?;
         let finished = match work {
             Work::Program(program, allocator) => system.run(
                 within_horizon(

@@ -5,12 +5,19 @@
 //! [`sim_gpu::Port`] and [`sim_host::Device`], which [`world`] implements.
 
 pub mod outcome;
+pub mod probe;
 pub mod program_thread;
 pub mod world;
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use sim_core::Time;
+use sim_core::access::AccessPattern as _;
+use sim_core::pages::ByteRange;
 use sim_core::stats::TimeHistogram;
-use sim_gpu::{Gpu, GpuParams, Launch};
+use sim_core::tools::ToolsEvent;
+use sim_gpu::{Gpu, GpuParams, KernelId, Launch};
 use sim_host::{DriverParams, HostCost, ThreadState, UvmDriver};
 use sim_pcie::{Link, LinkConfig};
 use thiserror::Error;
@@ -18,6 +25,7 @@ use workloads::HostOp;
 use workloads::pattern::KernelPattern;
 
 pub use outcome::{Outcome, StallShare};
+pub use probe::{Probe, Record};
 use program_thread::{LAUNCH_QUEUE, ProgramThread, Wait};
 use world::{DeviceView, Event, World};
 
@@ -110,10 +118,10 @@ pub struct Machine {
 }
 
 /// One simulation in progress.
-pub struct System {
+pub struct System<'p> {
     gpu: Gpu<KernelPattern>,
     driver: UvmDriver,
-    world: World,
+    world: World<'p>,
     thread: ProgramThread,
     launch_call: Time,
     check: bool,
@@ -130,14 +138,28 @@ pub struct System {
     capacity_bytes: u64,
     batches: Vec<sim_host::BatchRecord>,
     batch_times: TimeHistogram,
+    /// For the probe: calls made, when the call under way began, faults dropped so far.
+    calls: u64,
+    call_began: Option<Time>,
+    dropped: u64,
+    /// For the probe: kernels launched and not finished.
+    kernels: BTreeMap<KernelId, KernelInfo>,
 }
 
-impl System {
-    /// An idle machine.
+/// What the probe is told of a kernel at its end.
+struct KernelInfo {
+    name: Arc<str>,
+    stream: u32,
+    blocks: u64,
+    correlation: u64,
+}
+
+impl<'p> System<'p> {
+    /// An idle machine; `probe` hears what happens.
     ///
     /// # Errors
     /// Parameters of the link or of the driver that are out of range.
-    pub fn new(machine: &Machine) -> Result<System, SimError> {
+    pub fn new(machine: &Machine, probe: Option<&'p mut dyn Probe>) -> Result<System<'p>, SimError> {
         let link = Link::with_exactness(machine.link.clone(), machine.link_exactness)?;
         let flight = machine.link.interrupt_latency();
         Ok(System {
@@ -147,7 +169,7 @@ impl System {
                 machine.cost.clone(),
                 machine.device_chunks,
             )?,
-            world: World::new(link, flight, machine.keep_records),
+            world: World::new(link, flight, machine.keep_records, probe),
             thread: ProgramThread::default(),
             launch_call: machine.launch_call,
             check: machine.check,
@@ -162,6 +184,10 @@ impl System {
             capacity_bytes: machine.device_chunks.saturating_mul(sim_core::pages::BLOCK_BYTES),
             batches: Vec::new(),
             batch_times: TimeHistogram::default(),
+            calls: 0,
+            call_began: None,
+            dropped: 0,
+            kernels: BTreeMap::new(),
         })
     }
 
@@ -217,7 +243,8 @@ impl System {
                     driver.push_complete(ticket, now, device);
                 })?;
             }
-            Event::KernelFinished(_) => {
+            Event::KernelFinished(kernel) => {
+                self.record_kernel(kernel, now);
                 self.last_finish = now;
                 self.thread.queued -= 1;
                 let finished = self.launched - self.thread.queued;
@@ -248,7 +275,7 @@ impl System {
     fn with_driver(
         &mut self,
         now: Time,
-        call: impl FnOnce(&mut UvmDriver, Time, &mut DeviceView<'_>),
+        call: impl FnOnce(&mut UvmDriver, Time, &mut DeviceView<'_, '_>),
     ) -> Result<(), SimError> {
         let was_masked = self.driver.interrupt_masked();
         call(
@@ -268,6 +295,7 @@ impl System {
         }
         if let Some(batch) = self.driver.take_finished_batch() {
             self.batch_times.add(batch.end - batch.start);
+            self.record_overflow(now);
             if self.keep_batches {
                 self.batches.push(batch);
             }
@@ -310,7 +338,59 @@ impl System {
     }
 }
 
-impl System {
+/// What the probe is told.
+impl System<'_> {
+    fn record_kernel(&mut self, kernel: KernelId, now: Time) {
+        let Some(info) = self.kernels.remove(&kernel) else {
+            return;
+        };
+        let start = self.world.take_kernel_start(kernel).unwrap_or(now);
+        self.world.record(&Record::Kernel {
+            name: info.name,
+            stream: info.stream,
+            blocks: info.blocks,
+            start,
+            end: now,
+            correlation: info.correlation,
+        });
+    }
+
+    fn record_overflow(&mut self, now: Time) {
+        if !self.world.probed() {
+            return;
+        }
+        let (_, dropped) = self.gpu.fault_entries();
+        if dropped > self.dropped {
+            self.world.record(&Record::Tools(ToolsEvent::FaultBufferOverflow {
+                dropped: dropped - self.dropped,
+                time: now,
+            }));
+            self.dropped = dropped;
+        }
+    }
+
+    /// A call of the program's thread has been carried out; it returns at `until`.
+    fn record_call(&mut self, name: &'static str, range: Option<(bool, ByteRange)>, now: Time, until: Time) {
+        let start = self.call_began.take().unwrap_or(now);
+        self.world.record(&Record::Call {
+            name,
+            start,
+            end: until,
+            correlation: self.calls,
+        });
+        if let Some((allocated, range)) = range {
+            self.world.record(&Record::ManagedRange {
+                allocated,
+                address: range.start,
+                bytes: range.bytes,
+                time: start,
+                correlation: self.calls,
+            });
+        }
+    }
+}
+
+impl System<'_> {
     /// The program's thread goes on until it has to wait or time has to pass.
     fn program_step(
         &mut self,
@@ -341,6 +421,10 @@ impl System {
 
     /// Carries out one operation; false if the thread cannot go on at `now`.
     fn carry_out(&mut self, op: HostOp, now: Time) -> Result<bool, SimError> {
+        let call = self.world.probed().then(|| op.runtime_call()).flatten();
+        if call.is_some() {
+            self.call_began.get_or_insert(now);
+        }
         if op.synchronises() && self.thread.queued > 0 {
             self.thread.wait = Wait::DeviceIdle;
             self.thread.postponed = Some(op);
@@ -353,14 +437,17 @@ impl System {
         };
         let refused = |call: &'static str| move |source| SimError::Call { call, source };
         let mut until = now;
+        let mut range_event = None;
         match op {
             HostOp::ManagedAlloc(range) => {
+                range_event = Some((true, range));
                 until = self
                     .driver
                     .managed_alloc(range, now, device)
                     .map_err(refused("cudaMallocManaged"))?;
             }
             HostOp::ManagedFree(range) => {
+                range_event = Some((false, range));
                 until = self
                     .driver
                     .managed_free(range, now, device)
@@ -395,12 +482,25 @@ impl System {
                     blocks_per_sm: kernel.blocks_per_sm,
                     duration: kernel.duration,
                 };
-                self.gpu.launch(launch, now, &mut self.world);
+                let info = self.world.probed().then(|| KernelInfo {
+                    name: kernel.name,
+                    stream,
+                    blocks: launch.pattern.blocks(),
+                    correlation: self.calls + 1,
+                });
+                let id = self.gpu.launch(launch, now, &mut self.world);
+                if let Some(info) = info {
+                    self.kernels.insert(id, info);
+                }
                 until = now + self.launch_call;
             }
             HostOp::Synchronize => {}
             HostOp::IterationStart(_) => self.iterations.push((self.launched, now)),
             other => return Err(SimError::Unsupported(other.name())),
+        }
+        if let Some(name) = call {
+            self.calls += 1;
+            self.record_call(name, range_event, now, until);
         }
         if until > now {
             self.world.events.at(until, Event::Host);

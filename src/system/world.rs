@@ -1,13 +1,18 @@
 //! What lies between the device, the driver and the link: the event queue, and who hears of what.
 
+use std::collections::{BTreeMap, VecDeque};
+
 use sim_core::Time;
 use sim_core::fault::FaultEntry;
-use sim_core::push::{Cause, Direction, Push, Ticket};
+use sim_core::push::{Cause, Direction, Method, Push, Ticket};
 use sim_core::scheduler::Scheduler;
+use sim_core::tools::{Processor, ToolsEvent};
 use sim_gpu::gpu::CopyRecord;
 use sim_gpu::{Gpu, GpuEvent, KernelId, Port};
 use sim_pcie::{Link, Transfer};
 use workloads::pattern::KernelPattern;
+
+use super::probe::{Probe, Record};
 
 /// Everything that can happen.
 #[derive(Clone, Copy, Debug)]
@@ -70,9 +75,19 @@ impl TrafficTable {
     }
 }
 
+/// What has to be remembered until a record for the probe is complete.
+#[derive(Debug, Default)]
+struct Pending {
+    /// The batch whose entries were fetched last.
+    batch: u64,
+    /// Replays pushed and not yet in flight: batch, when pushed.
+    replays: VecDeque<(u64, Time)>,
+    /// When kernels started that have not finished.
+    kernels: BTreeMap<KernelId, Time>,
+}
+
 /// The event queue, the link, and what was observed.
-#[derive(Debug)]
-pub struct World {
+pub struct World<'p> {
     /// Pending events.
     pub events: Scheduler<Event>,
     /// The link between host and device.
@@ -83,26 +98,52 @@ pub struct World {
     pub traffic: TrafficTable,
     /// Copies in order, if they are to be kept.
     pub copies: Option<Vec<CopyRecord>>,
+    probe: Option<&'p mut dyn Probe>,
+    pending: Pending,
     generation: u64,
     link_wake: Option<Time>,
     in_flight: Vec<(sim_pcie::TransferId, Direction)>,
     arrivals: Vec<sim_pcie::Completion>,
 }
 
-impl World {
-    /// Nothing is pending.
-    pub fn new(link: Link, interrupt_flight: Time, keep_copies: bool) -> World {
+impl<'p> World<'p> {
+    /// Nothing is pending; `probe` hears what happens.
+    pub fn new(
+        link: Link,
+        interrupt_flight: Time,
+        keep_copies: bool,
+        probe: Option<&'p mut dyn Probe>,
+    ) -> World<'p> {
         World {
             events: Scheduler::new(),
             link,
             interrupt_flight,
             traffic: TrafficTable::default(),
             copies: keep_copies.then(Vec::new),
+            probe,
+            pending: Pending::default(),
             generation: 0,
             link_wake: None,
             in_flight: Vec::new(),
             arrivals: Vec::new(),
         }
+    }
+
+    /// Is there a probe?
+    pub fn probed(&self) -> bool {
+        self.probe.is_some()
+    }
+
+    /// Tells the probe, if there is one.
+    pub fn record(&mut self, record: &Record) {
+        if let Some(probe) = &mut self.probe {
+            probe.record(record);
+        }
+    }
+
+    /// When a kernel started, asked once, at its end.
+    pub fn take_kernel_start(&mut self, kernel: KernelId) -> Option<Time> {
+        self.pending.kernels.remove(&kernel)
     }
 
     /// Time that the link carried something, host to device and device to host.
@@ -147,7 +188,7 @@ impl World {
     }
 }
 
-impl Port for World {
+impl Port for World<'_> {
     fn schedule(&mut self, at: Time, event: GpuEvent) {
         self.events.at(at, Event::Gpu(event));
     }
@@ -183,23 +224,56 @@ impl Port for World {
 
     fn copied(&mut self, record: CopyRecord) {
         self.traffic.add(&record);
+        if self.probed() {
+            let (src, dst) = match record.direction {
+                Direction::HostToDevice => (Processor::Cpu, Processor::Gpu),
+                Direction::DeviceToHost => (Processor::Gpu, Processor::Cpu),
+            };
+            self.record(&Record::Tools(ToolsEvent::Migration {
+                cause: record.cause,
+                src,
+                dst,
+                address: record.first.address(),
+                bytes: u64::from(record.pages) * sim_core::pages::PAGE_BYTES,
+                begin: record.pushed,
+                end: record.end,
+                begin_gpu: record.start,
+                end_gpu: record.end,
+            }));
+        }
         if let Some(copies) = &mut self.copies {
             copies.push(record);
+        }
+    }
+
+    fn kernel_started(&mut self, kernel: KernelId, now: Time) {
+        if self.probed() {
+            self.pending.kernels.insert(kernel, now);
+        }
+    }
+
+    fn replayed(&mut self, now: Time) {
+        if let Some((batch, pushed)) = self.pending.replays.pop_front() {
+            self.record(&Record::Tools(ToolsEvent::GpuFaultReplay {
+                batch,
+                time: pushed,
+                time_gpu: now,
+            }));
         }
     }
 }
 
 /// The device as the driver sees it during one of its calls.
-pub struct DeviceView<'a> {
+pub struct DeviceView<'a, 'p> {
     /// The GPU.
     pub gpu: &'a mut Gpu<KernelPattern>,
     /// Everything between.
-    pub world: &'a mut World,
+    pub world: &'a mut World<'p>,
     /// Time of the call.
     pub now: Time,
 }
 
-impl sim_host::Device for DeviceView<'_> {
+impl sim_host::Device for DeviceView<'_, '_> {
     fn fault_put(&mut self, _at: Time) -> u64 {
         self.gpu.fault_put(self.now)
     }
@@ -213,10 +287,25 @@ impl sim_host::Device for DeviceView<'_> {
     }
 
     fn submit(&mut self, push: Push) -> Ticket {
+        if self.world.probed() && push.methods.contains(&Method::Replay) {
+            let batch = self.world.pending.batch;
+            self.world.pending.replays.push_back((batch, push.submit));
+        }
         self.gpu.submit(push, self.now, self.world)
     }
 
     fn wake_at(&mut self, at: Time) {
         self.world.events.at(at, Event::Driver);
+    }
+
+    fn listens(&self) -> bool {
+        self.world.probed()
+    }
+
+    fn report(&mut self, event: ToolsEvent) {
+        if let ToolsEvent::GpuFault { batch, .. } = event {
+            self.world.pending.batch = batch;
+        }
+        self.world.record(&Record::Tools(event));
     }
 }

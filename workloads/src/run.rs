@@ -62,6 +62,16 @@ impl HostOp {
         }
     }
 
+    /// The runtime's function behind it, as profilers name it; none for marks and plain accesses.
+    pub fn runtime_call(&self) -> Option<&'static str> {
+        match self {
+            HostOp::CpuTouch { .. } | HostOp::IterationStart(_) => None,
+            HostOp::Launch { .. } => Some("cudaLaunchKernel"),
+            HostOp::Discard(_) => Some("cudaMemDiscardBatchAsync"),
+            other => Some(other.name()),
+        }
+    }
+
     /// Does the host wait for all kernels before it?
     pub fn synchronises(&self) -> bool {
         matches!(
