@@ -60,6 +60,22 @@ impl VaBlock {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct PageMask(pub [u64; 8]);
 
+/// The words of a bitmap that `first..end` reaches into, and its bits in each.
+#[inline]
+pub fn words_of(first: usize, end: usize) -> impl Iterator<Item = (usize, u64)> {
+    (first / 64..end.div_ceil(64)).map(move |word| {
+        let low = first.max(word * 64) - word * 64;
+        let high = end.min(word * 64 + 64) - word * 64;
+        // An empty range can lie in one word.
+        let bits = if low < high {
+            (u64::MAX >> (64 - (high - low))) << low
+        } else {
+            0
+        };
+        (word, bits)
+    })
+}
+
 impl PageMask {
     /// No page.
     pub const EMPTY: PageMask = PageMask([0; 8]);
@@ -70,17 +86,8 @@ impl PageMask {
     pub fn range(first: usize, end: usize) -> PageMask {
         debug_assert!(first <= end && end <= PAGES_PER_BLOCK);
         let mut mask = PageMask::EMPTY;
-        for (word, bits) in mask.0.iter_mut().enumerate() {
-            let low = first.saturating_sub(word * 64).min(64);
-            let high = end.saturating_sub(word * 64).min(64);
-            if high > low {
-                let width = high - low;
-                *bits = if width == 64 {
-                    u64::MAX
-                } else {
-                    ((1 << width) - 1) << low
-                };
-            }
+        for (word, bits) in words_of(first, end) {
+            mask.0[word] = bits;
         }
         mask
     }
@@ -118,7 +125,21 @@ impl PageMask {
 
     /// Number of pages in `first..end`.
     pub fn count_range(&self, first: usize, end: usize) -> u32 {
-        (*self & PageMask::range(first, end)).count()
+        words_of(first, end)
+            .map(|(word, bits)| (self.0[word] & bits).count_ones())
+            .sum()
+    }
+
+    /// The pages of 64 KiB big page `index` (0..32), one bit each.
+    #[inline]
+    pub const fn big_page(&self, index: usize) -> u16 {
+        (self.0[index / 4] >> (index % 4 * PAGES_PER_BIG_PAGE)) as u16
+    }
+
+    /// The last page in the set.
+    pub fn last(&self) -> Option<usize> {
+        let word = self.0.iter().rposition(|bits| *bits != 0)?;
+        Some(word * 64 + 63 - self.0[word].leading_zeros() as usize)
     }
 
     /// No page at all?
@@ -287,6 +308,21 @@ mod tests {
             assert_eq!(mask.iter().collect::<Vec<_>>(), (first..end).collect::<Vec<_>>());
         }
         assert!(PageMask::range(0, 512).is_full());
+        let mask = PageMask::range(7, 130) | PageMask::single(500);
+        for first in 0..=512 {
+            for end in [first, first + 1, first + 16, first + 64, 512] {
+                if end <= 512 && first <= end {
+                    let slow = (first..end).filter(|page| mask.contains(*page)).count();
+                    assert_eq!(mask.count_range(first, end) as usize, slow);
+                }
+            }
+        }
+        for big in 0..32 {
+            let bits = mask.big_page(big);
+            assert!((0..16).all(|bit| mask.contains(16 * big + bit) == (bits >> bit & 1 == 1)));
+        }
+        assert_eq!(mask.last(), Some(500));
+        assert_eq!(PageMask::EMPTY.last(), None);
         assert_eq!(PageMask::FULL.next_clear(0), None);
     }
 

@@ -127,7 +127,7 @@ impl Memory {
         }
         // The block is numbered from its first managed page.
         let first = state.valid.next_set(0).unwrap_or(0);
-        let pages = state.valid.iter().last().map_or(0, |last| last + 1 - first);
+        let pages = state.valid.last().map_or(0, |last| last + 1 - first);
         let shift = |mask: &PageMask| {
             if first == 0 {
                 *mask

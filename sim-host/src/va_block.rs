@@ -40,15 +40,12 @@ impl VaBlockState {
             return 1;
         }
         let mut entries = 0;
-        let mut big = 0;
-        while big < PAGES_PER_BLOCK {
-            let end = big + PAGES_PER_BIG_PAGE;
-            let changed = pages.count_range(big, end);
+        for big in 0..PAGES_PER_BLOCK / PAGES_PER_BIG_PAGE {
+            let changed = pages.big_page(big).count_ones();
             if changed > 0 {
-                let complete = after.count_range(big, end) as usize == PAGES_PER_BIG_PAGE;
+                let complete = after.big_page(big) == u16::MAX;
                 entries += if complete { 1 } else { changed };
             }
-            big = end;
         }
         entries
     }

@@ -4,7 +4,7 @@
 //! aligned subtree whose occupancy exceeds the threshold is fetched. Only residency at the
 //! destination fills the tree, and it is not updated by regions chosen for earlier pages.
 
-use sim_core::pages::{PAGES_PER_BIG_PAGE, PageMask};
+use sim_core::pages::{PAGES_PER_BIG_PAGE, PageMask, words_of};
 
 /// One service of one VA block, as the prefetcher sees it.
 #[derive(Clone, Copy, Debug)]
@@ -27,22 +27,15 @@ struct Leaves([u64; 9]);
 
 impl Leaves {
     fn fill(&mut self, first: usize, end: usize) {
-        for leaf in first..end {
-            self.0[leaf / 64] |= 1 << (leaf % 64);
+        for (word, bits) in words_of(first, end) {
+            self.0[word] |= bits;
         }
     }
 
     fn count(&self, first: usize, end: usize) -> usize {
-        let mut count = 0;
-        let mut word = first / 64;
-        while word * 64 < end {
-            let low = first.saturating_sub(word * 64);
-            let high = (end - word * 64).min(64);
-            let mask = (u64::MAX >> (64 - (high - low))) << low;
-            count += (self.0[word] & mask).count_ones() as usize;
-            word += 1;
-        }
-        count
+        words_of(first, end)
+            .map(|(word, bits)| (self.0[word] & bits).count_ones() as usize)
+            .sum()
     }
 }
 
@@ -70,8 +63,8 @@ pub fn prefetch(service: &Service<'_>, threshold: u32) -> PageMask {
     let leaves = n + offset;
 
     let mut tree = Leaves([0; 9]);
-    for page in (*faulted | *resident).iter().take_while(|page| *page < n) {
-        tree.fill(page + offset, page + offset + 1);
+    for (first, end) in (*faulted | *resident).runs().take_while(|run| run.0 < n) {
+        tree.fill(first + offset, end.min(n) + offset);
     }
     let mut grow = |first: usize, end: usize| {
         if first < end && faulted.count_range(first, end) > 0 && thrashing.count_range(first, end) == 0 {
