@@ -1,6 +1,7 @@
 //! Where tensors live: allocators that turn tensor sizes into addresses and managed ranges.
 
-mod caching;
+pub mod caching;
+pub mod check;
 mod per_tensor;
 mod space;
 
@@ -33,8 +34,14 @@ pub enum AllocError {
     },
     /// Memory of the device is used up (worded as PyTorch does).
     #[error(
-        "CUDA out of memory. Tried to allocate {requested} bytes. GPU has a total capacity of {capacity} \
-         bytes of which {free} bytes are free; {reserved} bytes are reserved"
+        "CUDA out of memory. Tried to allocate {}. GPU 0 has a total capacity of {} of which {} is free. \
+         {}Of the allocated memory {} is allocated by PyTorch, and {} is reserved by PyTorch but unallocated.",
+        readable(*requested),
+        readable(*capacity),
+        readable(*free),
+        allowed.map_or(String::new(), |bytes| format!("{} allowed. ", readable(bytes))),
+        readable(*allocated),
+        readable(reserved - allocated)
     )]
     OutOfMemory {
         /// Requested bytes.
@@ -43,9 +50,24 @@ pub enum AllocError {
         capacity: u64,
         /// Device memory not reserved.
         free: u64,
+        /// Bytes of live blocks.
+        allocated: u64,
         /// Bytes of segments.
         reserved: u64,
+        /// Bytes that the memory fraction allows, if one is set.
+        allowed: Option<u64>,
     },
+}
+
+/// Bytes as PyTorch prints them.
+fn readable(bytes: u64) -> String {
+    let n = bytes as f64;
+    match bytes {
+        0..1024 => format!("{bytes} bytes"),
+        1024..1_048_576 => format!("{:.2} KiB", n / 1024.0),
+        1_048_576..1_073_741_824 => format!("{:.2} MiB", n / 1_048_576.0),
+        _ => format!("{:.2} GiB", n / 1_073_741_824.0),
+    }
 }
 
 /// Which allocator a program runs under.
@@ -81,7 +103,7 @@ impl FromStr for AllocatorKind {
 #[derive(Clone, Debug)]
 pub enum Allocator {
     /// See [`AllocatorKind::PytorchCaching`].
-    Caching(CachingAllocator),
+    Caching(Box<CachingAllocator>),
     /// See [`AllocatorKind::PerTensor`].
     PerTensor(PerTensor),
 }
@@ -90,7 +112,7 @@ impl Allocator {
     /// An empty allocator.
     pub fn new(kind: AllocatorKind) -> Allocator {
         match kind {
-            AllocatorKind::PytorchCaching => Allocator::Caching(CachingAllocator::default()),
+            AllocatorKind::PytorchCaching => Allocator::Caching(Box::default()),
             AllocatorKind::PerTensor => Allocator::PerTensor(PerTensor::default()),
         }
     }
@@ -101,7 +123,11 @@ impl Allocator {
     /// No room.
     pub fn allocate(&mut self, bytes: u64, backing: &mut Vec<Backing>) -> Result<u64, AllocError> {
         match self {
-            Allocator::Caching(allocator) => allocator.allocate(bytes, backing),
+            Allocator::Caching(allocator) => {
+                let address = allocator.malloc(bytes, 0);
+                allocator.drain_backing(backing);
+                address
+            }
             Allocator::PerTensor(allocator) => allocator.allocate(bytes, backing),
         }
     }
@@ -109,7 +135,10 @@ impl Allocator {
     /// Frees the tensor at `address`.
     pub fn free(&mut self, address: u64, backing: &mut Vec<Backing>) {
         match self {
-            Allocator::Caching(allocator) => allocator.free(address),
+            Allocator::Caching(allocator) => {
+                allocator.free(address);
+                allocator.drain_backing(backing);
+            }
             Allocator::PerTensor(allocator) => allocator.free(address, backing),
         }
     }
