@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sim_core::Time;
 use sim_core::pages::BLOCK_BYTES;
-use workloads::allocator::AllocatorKind;
+use workloads::allocator::{AllocatorKind, AllocatorSpec, Options};
 use workloads::micro::{self, Micro, MicroKind};
 use workloads::{GpuShape, HostOp, Program, ProgramError, Run};
 
 use super::{CopyRow, Progress, RunResult, Simulate, SimulateError, figures};
-use crate::config::sections::Capacity;
+use crate::config::sections::{Capacity, WorkloadSection};
 use crate::config::{ResolvedConfig, Sections};
 use crate::system::{Machine, Probe, SimError, System};
 
@@ -29,7 +29,7 @@ pub struct Simulator {
 
 /// What is run.
 enum Work {
-    Program(Arc<Program>, AllocatorKind),
+    Program(Arc<Program>, AllocatorSpec),
     Micro(Micro),
 }
 
@@ -70,8 +70,7 @@ impl Simulator {
     fn work(&self, config: &ResolvedConfig) -> Result<Work, SimulateError> {
         let workload = &config.workload;
         if let Some(path) = config.program_path() {
-            let allocator = workload.allocator.parse().map_err(input)?;
-            return Ok(Work::Program(self.program(&path)?, allocator));
+            return Ok(Work::Program(self.program(&path)?, allocator(workload)?));
         }
         let Some(kernel) = &workload.kernel else {
             return Err(input("nothing to run: give workload.program or workload.kernel"));
@@ -87,6 +86,32 @@ impl Simulator {
             seed: config.study.seed,
         }))
     }
+}
+
+/// The allocator of `[workload]`, with its options; its memory is not limited yet.
+fn allocator(workload: &WorkloadSection) -> Result<AllocatorSpec, SimulateError> {
+    let kind: AllocatorKind = workload.allocator.parse().map_err(input)?;
+    let conf = workload.allocator_conf.as_deref().unwrap_or_default();
+    let mut options =
+        Options::parse(conf).map_err(|error| input(format!("workload.allocator_conf: {error}")))?;
+    options.memory_fraction = workload.memory_fraction;
+    if kind == AllocatorKind::PerTensor && options != Options::default() {
+        return Err(input(
+            "workload.allocator_conf and workload.memory_fraction are of the caching allocator; \
+             workload.allocator = \"per-tensor\" does not use it",
+        ));
+    }
+    if options.expandable_segments && kind != AllocatorKind::Device {
+        return Err(input(
+            "workload.allocator_conf: expandable_segments cannot be backed by managed memory; \
+             it needs workload.allocator = \"device\"",
+        ));
+    }
+    Ok(AllocatorSpec {
+        kind,
+        options,
+        capacity: None,
+    })
 }
 
 impl Simulate for Simulator {
@@ -117,7 +142,7 @@ impl Simulator {
         let (footprint, kernels) = match &work {
             Work::Program(program, allocator) => {
                 let totals =
-                    workloads::footprint(program, *allocator, config.workload.iterations).map_err(input)?;
+                    workloads::footprint(program, allocator, config.workload.iterations).map_err(input)?;
                 (totals.peak_bytes, Some(totals.kernels))
             }
             Work::Micro(micro) => {
@@ -130,14 +155,25 @@ impl Simulator {
                 (micro::footprint_bytes(micro), launches.checked_mul(each))
             }
         };
-        let capacity = capacity(config, footprint);
+        let capacity = match &work {
+            Work::Program(_, spec) if spec.kind == AllocatorKind::Ideal => None,
+            _ => capacity(config, footprint),
+        };
         let machine = machine(config, footprint, capacity, records)?;
         let mut heard = Heard { progress, kernels };
         let system = System::new(&machine, probe)?;
         let finished = match work {
             Work::Program(program, allocator) => system.run(
                 within_horizon(
-                    Run::new(&program, allocator, config.workload.iterations, gpu),
+                    Run::new(
+                        &program,
+                        &AllocatorSpec {
+                            capacity,
+                            ..allocator
+                        },
+                        config.workload.iterations,
+                        gpu,
+                    ),
                     config,
                 ),
                 &mut heard,

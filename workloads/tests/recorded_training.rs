@@ -123,7 +123,7 @@ fn repeated_iterations_do_not_drift() {
             );
         }
         let footprint = |iterations| {
-            workloads::footprint(&program, AllocatorKind::PytorchCaching, iterations)
+            workloads::footprint(&program, &AllocatorKind::PytorchCaching.into(), iterations)
                 .expect("room")
                 .peak_bytes
         };

@@ -76,9 +76,17 @@ section! {
         program ("workload.program", "none"): Option<String> = Kind::Text;
         /// A kernel out of the set of micro-benchmarks, instead of a program.
         kernel ("workload.kernel", "none"): Option<String> = Kind::Choice(super::super::KERNELS);
-        /// Placement of tensors: the PyTorch caching allocator over managed memory, or one managed
-        /// allocation per tensor.
-        allocator ("workload.allocator"): String = Kind::Choice(&["pytorch-caching", "per-tensor"]);
+        /// Placement of tensors: the PyTorch caching allocator over managed memory; one managed
+        /// allocation per tensor; a pool, the caching allocator that frees cached segments before it
+        /// oversubscribes; plain device memory, which can run out; ideal, everything resident.
+        allocator ("workload.allocator"): String =
+            Kind::Choice(&["pytorch-caching", "per-tensor", "pool", "device", "ideal"]);
+        /// Options of the caching allocator, as in PYTORCH_CUDA_ALLOC_CONF.
+        allocator_conf ("workload.allocator_conf", "none"): Option<String> = Kind::Text;
+        /// Share of device memory that the caching allocator may reserve
+        /// (set_per_process_memory_fraction).
+        memory_fraction ("workload.memory_fraction", "none"): Option<f64> =
+            Kind::Ratio { min: 0.0, max: 1.0, inclusive: false };
         /// Iterations of the program, or launches of the kernel (passes, for a cyclic scan).
         iterations ("workload.iterations"): u32 = Kind::Int { min: 1, max: 1_000_000 };
         /// Bytes of each array of the kernel.

@@ -10,7 +10,8 @@ use std::str::FromStr;
 use sim_core::pages::ByteRange;
 use thiserror::Error;
 
-pub use caching::CachingAllocator;
+use caching::device::DeviceMemory;
+pub use caching::{CachingAllocator, OptionError, Options};
 pub use per_tensor::PerTensor;
 pub use space::AddressSpace;
 
@@ -73,18 +74,28 @@ fn readable(bytes: u64) -> String {
 /// Which allocator a program runs under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum AllocatorKind {
-    /// The caching allocator of PyTorch over managed memory.
+    /// The caching allocator of PyTorch over managed memory: never full at the capacity of the device.
     #[default]
     PytorchCaching,
-    /// One managed allocation per tensor.
+    /// One managed allocation per tensor, allocated and freed with it.
     PerTensor,
+    /// The caching allocator over managed memory as long as its segments fit into device memory; when
+    /// they do not, cached segments are freed first (`cudaFree`), and only what is live oversubscribes.
+    Pool,
+    /// The caching allocator over plain device memory, without UVM: fails when memory is full.
+    Device,
+    /// The caching allocator with device memory for everything, whatever the capacity.
+    Ideal,
 }
 
 impl AllocatorKind {
     /// Names in configurations.
-    pub const NAMES: [(&'static str, AllocatorKind); 2] = [
+    pub const NAMES: [(&'static str, AllocatorKind); 5] = [
         ("pytorch-caching", AllocatorKind::PytorchCaching),
         ("per-tensor", AllocatorKind::PerTensor),
+        ("pool", AllocatorKind::Pool),
+        ("device", AllocatorKind::Device),
+        ("ideal", AllocatorKind::Ideal),
     ];
 }
 
@@ -95,14 +106,37 @@ impl FromStr for AllocatorKind {
             .iter()
             .find(|(name, _)| *name == text)
             .map(|(_, kind)| *kind)
-            .ok_or_else(|| format!("unknown allocator {text:?}; accepted: pytorch-caching, per-tensor"))
+            .ok_or_else(|| {
+                let names: Vec<_> = AllocatorKind::NAMES.iter().map(|(name, _)| *name).collect();
+                format!("unknown allocator {text:?}; accepted: {}", names.join(", "))
+            })
+    }
+}
+
+/// An allocator, its options, and the device memory that it knows of.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AllocatorSpec {
+    /// Which.
+    pub kind: AllocatorKind,
+    /// Options of the caching allocator.
+    pub options: Options,
+    /// Device memory, bytes; `None`: as much as is asked for.
+    pub capacity: Option<u64>,
+}
+
+impl From<AllocatorKind> for AllocatorSpec {
+    fn from(kind: AllocatorKind) -> Self {
+        AllocatorSpec {
+            kind,
+            ..AllocatorSpec::default()
+        }
     }
 }
 
 /// An allocator in use.
 #[derive(Clone, Debug)]
 pub enum Allocator {
-    /// See [`AllocatorKind::PytorchCaching`].
+    /// All kinds but [`AllocatorKind::PerTensor`].
     Caching(Box<CachingAllocator>),
     /// See [`AllocatorKind::PerTensor`].
     PerTensor(PerTensor),
@@ -110,11 +144,14 @@ pub enum Allocator {
 
 impl Allocator {
     /// An empty allocator.
-    pub fn new(kind: AllocatorKind) -> Allocator {
-        match kind {
-            AllocatorKind::PytorchCaching => Allocator::Caching(Box::default()),
-            AllocatorKind::PerTensor => Allocator::PerTensor(PerTensor::default()),
-        }
+    pub fn new(spec: &AllocatorSpec) -> Allocator {
+        let memory = match (spec.kind, spec.capacity) {
+            (AllocatorKind::PerTensor, _) => return Allocator::PerTensor(PerTensor::default()),
+            (AllocatorKind::Device, Some(capacity)) => DeviceMemory::device(capacity),
+            (AllocatorKind::Pool, Some(capacity)) => DeviceMemory::managed_within(capacity),
+            (_, capacity) => DeviceMemory::managed(capacity),
+        };
+        Allocator::Caching(Box::new(CachingAllocator::new(spec.options.clone(), memory)))
     }
 
     /// Allocates a tensor; what the runtime has to do is appended to `backing`.

@@ -17,33 +17,78 @@ pub struct DeviceMemory {
     space: AddressSpace,
     /// Addresses reserved so far; the recordings never use any twice.
     reserved: u64,
-    /// `None`: managed memory, which takes whatever is asked.
-    capacity: Option<u64>,
+    /// Of the device; `None`: as much as is asked for.
+    total: Option<u64>,
+    policy: WhenFull,
     used: u64,
 }
 
+/// What happens to a request that exceeds the memory of the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum WhenFull {
+    /// Managed memory: it is granted.
+    #[default]
+    Grant,
+    /// Managed memory that one would rather not oversubscribe: granted if cached memory does not do.
+    GrantAfterRelease,
+    /// Device memory: it fails.
+    Fail,
+}
+
 impl DeviceMemory {
-    /// Managed memory: never full at the capacity of the device.
-    pub fn managed() -> DeviceMemory {
-        DeviceMemory::default()
+    /// Managed memory over a device of `total` bytes: never full.
+    pub fn managed(total: Option<u64>) -> DeviceMemory {
+        DeviceMemory {
+            total,
+            ..DeviceMemory::default()
+        }
+    }
+
+    /// Managed memory that exceeds the device only if nothing cached can be given back.
+    pub fn managed_within(total: u64) -> DeviceMemory {
+        DeviceMemory {
+            total: Some(total),
+            policy: WhenFull::GrantAfterRelease,
+            ..DeviceMemory::default()
+        }
     }
 
     /// Memory of a device.
-    pub fn device(capacity: u64) -> DeviceMemory {
+    pub fn device(total: u64) -> DeviceMemory {
         DeviceMemory {
-            capacity: Some(capacity),
+            total: Some(total),
+            policy: WhenFull::Fail,
             ..DeviceMemory::default()
         }
     }
 
     /// Bytes of the device; the largest number if it is not limited.
     pub fn total(&self) -> u64 {
-        self.capacity.unwrap_or(u64::MAX)
+        self.total.unwrap_or(u64::MAX)
     }
 
     /// Bytes that are left.
     pub fn free_bytes(&self) -> u64 {
-        self.total() - self.used.min(self.total())
+        self.total().saturating_sub(self.used)
+    }
+
+    /// From now on everything is granted, until [`limited_again`](Self::limited_again); false if that is
+    /// not how this memory is.
+    pub fn exceed(&mut self) -> bool {
+        let may = self.policy == WhenFull::GrantAfterRelease;
+        if may {
+            self.policy = WhenFull::Grant;
+        }
+        may
+    }
+
+    /// Ends [`exceed`](Self::exceed).
+    pub fn limited_again(&mut self) {
+        self.policy = WhenFull::GrantAfterRelease;
+    }
+
+    fn refuses(&self, bytes: u64) -> bool {
+        self.policy != WhenFull::Grant && bytes > self.free_bytes()
     }
 
     /// `cudaMalloc`; `None` if memory is full.
@@ -51,7 +96,7 @@ impl DeviceMemory {
     /// # Errors
     /// No addresses are left.
     pub fn allocate(&mut self, bytes: u64) -> Result<Option<ByteRange>, AllocError> {
-        if bytes > self.free_bytes() {
+        if self.refuses(bytes) {
             return Ok(None);
         }
         let range = self.space.allocate(bytes)?;
@@ -84,11 +129,11 @@ impl DeviceMemory {
 
     /// Puts memory behind reserved addresses; false if memory is full.
     pub fn map(&mut self, bytes: u64) -> bool {
-        let fits = bytes <= self.free_bytes();
-        if fits {
+        let refused = self.refuses(bytes);
+        if !refused {
             self.used += bytes;
         }
-        fits
+        !refused
     }
 
     /// Takes it away.

@@ -117,7 +117,7 @@ pub struct CachingAllocator {
 
 impl Default for CachingAllocator {
     fn default() -> Self {
-        CachingAllocator::new(Options::default(), DeviceMemory::managed())
+        CachingAllocator::new(Options::default(), DeviceMemory::managed(None))
     }
 }
 
@@ -267,6 +267,13 @@ impl CachingAllocator {
         self.stats.num_alloc_retries += 1;
         if let Some(id) = self.new_memory(size, large, stream)? {
             return Ok(id);
+        }
+        if self.device.exceed() {
+            let id = self.new_memory(size, large, stream);
+            self.device.limited_again();
+            if let Some(id) = id? {
+                return Ok(id);
+            }
         }
         self.stats.num_ooms += 1;
         let free = self.device.free_bytes();
