@@ -4,6 +4,7 @@
 
 mod check;
 mod explain;
+mod import;
 mod progress;
 mod run;
 mod sweep;
@@ -41,6 +42,8 @@ enum Command {
     Config(explain::ConfigCommand),
     /// List the hardware profiles in the binary.
     Profiles,
+    /// Turn a recording of another tool into a program.
+    Import(import::ImportArgs),
     /// Compare a component with recorded decisions of the real thing.
     #[command(subcommand)]
     Check(check::CheckCommand),
@@ -136,6 +139,7 @@ pub fn main() -> ExitCode {
         Command::Explain(args) => explain::explain(&args),
         Command::Config(command) => explain::config(&command),
         Command::Profiles => explain::profiles(),
+        Command::Import(args) => import::run(&args),
         Command::Check(command) => check::run(&command),
     };
     match result {
