@@ -13,11 +13,15 @@
 //! | [`class`] | which op is which kind, one table |
 //! | [`lower`] | op + GPU -> kernel: pattern, occupancy, roofline duration |
 //! | [`run`] | [`HostOp`]: what the host's thread does, with addresses |
+//! | [`classic`] | kernels of the benchmark suites as programs |
+//! | [`graph`] | graphs for them: generated or read |
 //! | [`micro`] | micro-benchmarks whose access order is known exactly |
 //! | [`import`] | recordings into programs |
 
 pub mod allocator;
 pub mod class;
+pub mod classic;
+pub mod graph;
 pub mod import;
 pub mod lower;
 pub mod micro;

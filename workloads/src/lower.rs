@@ -7,7 +7,7 @@ use sim_core::access::AccessPattern;
 use sim_core::pages::ByteRange;
 
 use crate::class::{Class, class_of};
-use crate::pattern::{Gather, Gemm, KernelPattern, Lists, Lockstep, TensorList};
+use crate::pattern::{Gather, Gemm, KernelPattern, Lists, Lockstep, PatternSpec, Prepared, TensorList};
 
 /// What lowering has to know of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -131,6 +131,43 @@ pub fn lower(op: &PlacedOp<'_>, gpu: &GpuShape) -> Kernel {
         pattern,
         duration,
         known_class: class != Class::Unknown,
+    }
+}
+
+/// Turns an op whose program says how it walks over its ranges into a kernel.
+///
+/// Its duration is the roofline's, and where its steps wait for their loads at least their latency.
+pub fn lower_pattern(
+    spec: &PatternSpec,
+    op: &PlacedOp<'_>,
+    graph: Option<&Arc<Prepared>>,
+    gpu: &GpuShape,
+) -> Kernel {
+    let Some(pattern) = spec.place(&op.reads, &op.writes, graph) else {
+        return lower(op, gpu);
+    };
+    let resident = gpu.blocks_per_sm(spec.threads);
+    let blocks_per_sm = spec
+        .blocks_per_sm
+        .map_or(resident, |most| resident.min(most.max(1)));
+    let bytes = (op.read_bytes + op.write_bytes) as f64;
+    let mut duration = gpu.duration(op.flops as f64, bytes, op.launches);
+    if spec.waits {
+        let waves = pattern
+            .blocks()
+            .div_ceil(u64::from(gpu.sms) * u64::from(blocks_per_sm));
+        let waits = waves.saturating_mul(u64::from(pattern.steps()));
+        duration = duration.max(Time(gpu.load_latency.0.saturating_mul(waits)));
+    }
+    if let Some(ns) = spec.ns {
+        duration = Time((ns * 1024.0).round() as u64);
+    }
+    Kernel {
+        name: Arc::clone(op.name),
+        pattern,
+        blocks_per_sm,
+        duration,
+        known_class: true,
     }
 }
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use sim_core::pages::{BLOCK_BYTES, ByteRange, PAGE_BYTES};
 
 use crate::allocator::{Allocator, AllocatorKind, Backing};
-use crate::lower::{GpuShape, Kernel, PlacedOp, lower};
+use crate::graph::Graphs;
+use crate::lower::{GpuShape, Kernel, PlacedOp, lower, lower_pattern};
+use crate::pattern::Walk;
 use crate::program::Scheduled;
 use crate::program::{Op, Piece, Program, ProgramError, Schedule};
 
@@ -90,6 +92,7 @@ pub struct Run<'a> {
     addresses: HashMap<u32, u64>,
     pending: VecDeque<HostOp>,
     backing: Vec<Backing>,
+    graphs: Graphs,
 }
 
 impl<'a> Run<'a> {
@@ -102,6 +105,7 @@ impl<'a> Run<'a> {
             addresses: HashMap::new(),
             pending: VecDeque::new(),
             backing: Vec::new(),
+            graphs: Graphs::default(),
         }
     }
 
@@ -126,7 +130,7 @@ impl<'a> Run<'a> {
             }));
     }
 
-    fn translate(&mut self, op: &Op) {
+    fn translate(&mut self, op: &Op) -> Result<(), ProgramError> {
         match op {
             Op::Kernel {
                 name,
@@ -138,6 +142,7 @@ impl<'a> Run<'a> {
                 nk,
                 sparse,
                 stream,
+                pattern,
             } => {
                 let placed = PlacedOp {
                     name,
@@ -150,9 +155,20 @@ impl<'a> Run<'a> {
                     sparse: *sparse,
                 };
                 if placed.reads.is_empty() && placed.writes.is_empty() {
-                    return;
+                    return Ok(());
                 }
-                let kernel = lower(&placed, &self.gpu);
+                // A piece that a repeated iteration has lost leaves the operands unnumbered.
+                let whole = placed.reads.len() == r.len() && placed.writes.len() == w.len();
+                let kernel = match pattern {
+                    Some(spec) if whole => {
+                        let graph = match &spec.walk {
+                            Walk::Graph { graph, .. } => Some(self.graphs.get(graph)?),
+                            _ => None,
+                        };
+                        lower_pattern(spec, &placed, graph.as_ref(), &self.gpu)
+                    }
+                    _ => lower(&placed, &self.gpu),
+                };
                 self.pending.push_back(HostOp::Launch {
                     kernel,
                     stream: *stream,
@@ -166,6 +182,7 @@ impl<'a> Run<'a> {
             Op::Sync {} => self.pending.push_back(HostOp::Synchronize),
             Op::Alloc { .. } | Op::Free { .. } | Op::Iter { .. } => {}
         }
+        Ok(())
     }
 
     fn each(&mut self, pieces: &[Piece], make: impl Fn(ByteRange) -> HostOp) {
@@ -204,7 +221,11 @@ impl Iterator for Run<'_> {
                         self.flush_backing();
                     }
                 }
-                Scheduled::Other(op) => self.translate(op),
+                Scheduled::Other(op) => {
+                    if let Err(error) = self.translate(op) {
+                        return Some(Err(error));
+                    }
+                }
                 Scheduled::Iteration(i) => return Some(Ok(HostOp::IterationStart(i))),
             }
         }

@@ -192,9 +192,15 @@ impl Checker {
                 }
                 self.freed.insert(*t);
             }
-            Op::Kernel { name, r, w, .. } => {
+            Op::Kernel {
+                name, r, w, pattern, ..
+            } => {
                 for pieces in [r, w] {
                     self.check_pieces(pieces, &format!("kernel {name:?}"))?;
+                }
+                if let Some(pattern) = pattern {
+                    let checked = pattern.check(r.len(), w.len());
+                    checked.map_err(|what| format!("pattern of kernel {name:?}: {what}"))?;
                 }
             }
             Op::H2d { w } => self.check_pieces(w, "a host copy")?,
