@@ -315,6 +315,12 @@ impl<P: AccessPattern> Gpu<P> {
         }
     }
 
+    /// Gives pages valid PTEs at once.
+    pub fn map_now(&mut self, block: VaBlock, pages: PageMask) {
+        self.stats.pages_mapped += u64::from(pages.count());
+        self.shared.table.map(block, pages);
+    }
+
     /// Carries out an event asked for through [`Port::schedule`].
     pub fn handle(&mut self, event: GpuEvent, now: Time, port: &mut impl Port) {
         match event {

@@ -2,6 +2,7 @@
 
 use sim_core::Time;
 use sim_core::fault::FaultEntry;
+use sim_core::pages::{PageMask, VaBlock};
 use sim_core::push::{Push, Ticket};
 use sim_core::tools::ToolsEvent;
 
@@ -16,6 +17,11 @@ pub trait Device {
     /// Hands over a push. Those with `notify` come back through
     /// [`push_complete`](crate::UvmDriver::push_complete).
     fn submit(&mut self, push: Push) -> Ticket;
+    /// Makes pages valid before the call that allocates them returns: PTEs of `cudaMalloc`, which RM
+    /// writes.
+    fn map_now(&mut self, block: VaBlock, pages: PageMask) {
+        let _ = (block, pages);
+    }
     /// Asks for [`wake`](crate::UvmDriver::wake) at `at`: the one continuation of the bottom half.
     fn wake_at(&mut self, at: Time);
     /// Does anybody listen to [`report`](Device::report)? Asked before an event is put together.

@@ -374,6 +374,35 @@ impl UvmDriver {
         Ok(at)
     }
 
+    /// `cudaMalloc`: device memory that is mapped at once and never moves. Returns when the call returns.
+    ///
+    /// # Errors
+    /// A bad or overlapping range, or no room on the device.
+    pub fn device_alloc(
+        &mut self,
+        range: ByteRange,
+        now: Time,
+        device: &mut impl Device,
+    ) -> Result<Time, HostError> {
+        self.memory.space.add(range)?;
+        for (block, pages) in pieces(range) {
+            let full = HostError::DeviceMemory { bytes: range.bytes };
+            let (chunk, _) = self.memory.pmm.allocate(block).ok_or(full)?;
+            self.memory.pmm.mark_written(chunk);
+            self.memory.pmm.pin(chunk);
+            if let Some(state) = self.memory.space.block_mut(block) {
+                state.chunk = Some(chunk);
+                state.resident |= pages;
+                state.mapped |= pages;
+                state.touched = true;
+            }
+            device.map_now(block, pages);
+        }
+        let at = now + self.memory.cost.managed_alloc_call;
+        self.memory.stats.call_time += at - now;
+        Ok(at)
+    }
+
     /// `cudaFree` of managed memory: pages are dropped without write-back. The caller has waited for
     /// the device. Returns when the call returns.
     ///

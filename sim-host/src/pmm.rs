@@ -36,6 +36,8 @@ struct Chunk {
     tracker: Tracker,
     /// When it got its owner, as a count of assignments.
     assigned: u64,
+    /// Memory of `cudaMalloc`: it stays off all lists until it is freed.
+    pinned: bool,
 }
 
 /// Where an allocated chunk came from: what it cost.
@@ -94,6 +96,7 @@ impl Pmm {
                         zero: true,
                         tracker: Tracker::default(),
                         assigned: 0,
+                        pinned: false,
                     });
                     self.free_zero.push(id);
                 } else if let Some(id) = self.pma_returned.pop() {
@@ -152,8 +155,20 @@ impl Pmm {
         self.assign(id, owner);
     }
 
+    /// Takes a chunk off its list for good: it can no longer be evicted.
+    pub fn pin(&mut self, id: ChunkId) {
+        self.move_to(id, List::None);
+        self.chunks[id as usize].pinned = true;
+    }
+
+    /// Is the chunk pinned for good?
+    pub fn is_pinned(&self, id: ChunkId) -> bool {
+        self.chunks[id as usize].pinned
+    }
+
     /// Returns a chunk to PMA.
     pub fn free(&mut self, id: ChunkId) {
+        self.chunks[id as usize].pinned = false;
         self.move_to(id, List::None);
         let chunk = &mut self.chunks[id as usize];
         chunk.owner = None;
@@ -161,8 +176,11 @@ impl Pmm {
         self.pma_returned.push(id);
     }
 
-    /// Moves a chunk to the tail of a list.
+    /// Moves a chunk to the tail of a list; a pinned one stays where it is.
     pub fn move_to(&mut self, id: ChunkId, list: List) {
+        if self.chunks[id as usize].pinned {
+            return;
+        }
         let Chunk {
             list: old,
             previous,

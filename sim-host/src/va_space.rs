@@ -32,6 +32,12 @@ pub enum HostError {
         /// Length.
         bytes: u64,
     },
+    /// `cudaMalloc` does not fit.
+    #[error("{bytes} bytes of device memory are not free")]
+    DeviceMemory {
+        /// Length.
+        bytes: u64,
+    },
     /// An access of the CPU to pages that are resident on the GPU.
     #[error("CPU accesses to pages that are resident on the GPU are not simulated yet ({start:#x})")]
     CpuFault {

@@ -17,6 +17,11 @@ pub enum CheckCommand {
         /// Cases, one JSON object a line.
         file: PathBuf,
     },
+    /// The caching allocator against recorded runs of PyTorch's: every set in a folder.
+    Allocator {
+        /// Folder of `NAME.ops.csv`, `NAME.events.csv`, `NAME.meta.json`, and `examples.json`.
+        folder: PathBuf,
+    },
     /// The link against a table of transfers, CSV.
     Link {
         /// Transfers with their expected times.
@@ -55,6 +60,14 @@ pub(super) fn run(command: &CheckCommand) -> Result<bool, CliError> {
                 .collect();
             let failed = lines.len() as u64;
             (lines, report.passed, failed)
+        }
+        CheckCommand::Allocator { folder } => {
+            let verdicts = workloads::allocator::check::check_folder(folder)
+                .map_err(|e| CliError::input(e.to_string()))?;
+            let total = verdicts.len() as u64;
+            let lines: Vec<String> = verdicts.into_iter().filter_map(|v| v.difference).collect();
+            let failed = lines.len() as u64;
+            (lines, total - failed, failed)
         }
         CheckCommand::Link { file } => {
             let report = sim_pcie::check::link_csv(open(file)?)

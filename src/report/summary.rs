@@ -60,6 +60,13 @@ pub struct Summary {
     pub hidden_share: Option<f64>,
     /// Bytes and copies by direction and cause.
     pub traffic: Vec<Traffic>,
+    /// Bytes that evictions wrote back although their tensor was freed or never written; absent where the
+    /// program has no tensors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dead_write_back_bytes: Option<u64>,
+    /// Bytes that faults fetched although their contents did not matter any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dead_fetch_bytes: Option<u64>,
     /// Time that the link carried something towards the device.
     pub link_busy_host_to_device_ns: f64,
     /// Time that the link carried something towards the host.

@@ -148,6 +148,14 @@ pub fn run(summary: &Summary, wall: &Wall) -> String {
                 count(traffic.copies),
             ]);
         }
+        for (name, dead) in [
+            ("device to host", summary.dead_write_back_bytes),
+            ("host to device", summary.dead_fetch_bytes),
+        ] {
+            if let Some(dead) = dead.filter(|dead| *dead > 0) {
+                t.add_row([name.into(), "of this dead".into(), bytes(dead), String::new()]);
+            }
+        }
         out.push_str(&t.to_string());
         out.push('\n');
     }

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sim_core::Time;
 use sim_core::pages::BLOCK_BYTES;
-use workloads::allocator::AllocatorKind;
-use workloads::micro::{self, Micro, MicroKind};
+use workloads::allocator::{AllocatorKind, AllocatorSpec, Options};
+use workloads::builtin::Builtin;
 use workloads::{GpuShape, HostOp, Program, ProgramError, Run};
 
 use super::{CopyRow, Progress, RunResult, Simulate, SimulateError, figures};
-use crate::config::sections::Capacity;
+use crate::config::sections::{Capacity, WorkloadSection};
 use crate::config::{ResolvedConfig, Sections};
 use crate::system::{Machine, Probe, SimError, System};
 
@@ -29,8 +29,7 @@ pub struct Simulator {
 
 /// What is run.
 enum Work {
-    Program(Arc<Program>, AllocatorKind),
-    Micro(Micro),
+    Program(Arc<Program>, AllocatorSpec),
 }
 
 #[allow(clippy::needless_pass_by_value)] // the shape that `map_err` wants
@@ -70,23 +69,61 @@ impl Simulator {
     fn work(&self, config: &ResolvedConfig) -> Result<Work, SimulateError> {
         let workload = &config.workload;
         if let Some(path) = config.program_path() {
-            let allocator = workload.allocator.parse().map_err(input)?;
-            return Ok(Work::Program(self.program(&path)?, allocator));
+            return Ok(Work::Program(self.program(&path)?, allocator(workload)?));
         }
         let Some(kernel) = &workload.kernel else {
             return Err(input("nothing to run: give workload.program or workload.kernel"));
         };
-        let kind: MicroKind = kernel.parse().map_err(input)?;
-        Ok(Work::Micro(Micro {
-            kind,
-            array_bytes: workload.array_size.0,
-            arrays: workload.arrays,
-            launches: workload.iterations,
-            cpu_init: workload.cpu_init,
-            kernel_time: workload.kernel_time,
-            seed: config.study.seed,
-        }))
+        let builtin =
+            Builtin::find(kernel).ok_or_else(|| input(format!("workload.kernel: no kernel {kernel:?}")))?;
+        let program = builtin
+            .program(&kernel_options(config), workload.arrays)
+            .map_err(input)?;
+        Ok(Work::Program(Arc::new(program), AllocatorKind::PerTensor.into()))
     }
+}
+
+/// What a built-in kernel is made from.
+pub(crate) fn kernel_options(config: &ResolvedConfig) -> workloads::classic::Options {
+    let workload = &config.workload;
+    workloads::classic::Options {
+        params: config
+            .param
+            .given()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
+        graph: config.graph_path().map(|path| path.display().to_string()),
+        array_bytes: workload.array_size.0,
+        cpu_init: workload.cpu_init,
+        kernel_time: workload.kernel_time,
+        seed: config.study.seed,
+    }
+}
+
+/// The allocator of `[workload]`, with its options; its memory is not limited yet.
+fn allocator(workload: &WorkloadSection) -> Result<AllocatorSpec, SimulateError> {
+    let kind: AllocatorKind = workload.allocator.parse().map_err(input)?;
+    let conf = workload.allocator_conf.as_deref().unwrap_or_default();
+    let mut options =
+        Options::parse(conf).map_err(|error| input(format!("workload.allocator_conf: {error}")))?;
+    options.memory_fraction = workload.memory_fraction;
+    if kind == AllocatorKind::PerTensor && options != Options::default() {
+        return Err(input(
+            "workload.allocator_conf and workload.memory_fraction are of the caching allocator; \
+             workload.allocator = \"per-tensor\" does not use it",
+        ));
+    }
+    if options.expandable_segments && kind != AllocatorKind::Device {
+        return Err(input(
+            "workload.allocator_conf: expandable_segments cannot be backed by managed memory; \
+             it needs workload.allocator = \"device\"",
+        ));
+    }
+    Ok(AllocatorSpec {
+        kind,
+        options,
+        capacity: None,
+    })
 }
 
 impl Simulate for Simulator {
@@ -117,41 +154,33 @@ impl Simulator {
         let (footprint, kernels) = match &work {
             Work::Program(program, allocator) => {
                 let totals =
-                    workloads::footprint(program, *allocator, config.workload.iterations).map_err(input)?;
+                    workloads::footprint(program, allocator, config.workload.iterations).map_err(input)?;
                 (totals.peak_bytes, Some(totals.kernels))
             }
-            Work::Micro(micro) => {
-                let launches = u64::from(micro.launches);
-                let each = if micro.kind == MicroKind::CyclicScan {
-                    u64::from(micro.arrays)
-                } else {
-                    1
-                };
-                (micro::footprint_bytes(micro), launches.checked_mul(each))
-            }
         };
-        let capacity = capacity(config, footprint);
+        let capacity = match &work {
+            Work::Program(_, spec) if spec.kind == AllocatorKind::Ideal => None,
+            Work::Program(..) => capacity(config, footprint),
+        };
         let machine = machine(config, footprint, capacity, records)?;
         let mut heard = Heard { progress, kernels };
         let system = System::new(&machine, probe)?;
         let finished = match work {
             Work::Program(program, allocator) => system.run(
                 within_horizon(
-                    Run::new(&program, allocator, config.workload.iterations, gpu),
+                    Run::new(
+                        &program,
+                        &AllocatorSpec {
+                            capacity,
+                            ..allocator
+                        },
+                        config.workload.iterations,
+                        gpu,
+                    ),
                     config,
                 ),
                 &mut heard,
             )?,
-            Work::Micro(micro) => {
-                let ops = micro::build(&micro, &gpu).map_err(input)?;
-                // A benchmark waits for one launch before it times the next.
-                let timed = ops.into_iter().flat_map(|op| {
-                    let wait = matches!(op, HostOp::IterationStart(_)).then_some(HostOp::Synchronize);
-                    wait.into_iter().chain([op])
-                });
-                let timed = timed.map(Ok::<HostOp, ProgramError>);
-                system.run(within_horizon(timed, config), &mut heard)?
-            }
         };
         if finished.outcome.simulated >= HORIZON {
             return Err(input(format!(

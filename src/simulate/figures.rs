@@ -86,6 +86,8 @@ pub(super) fn summary(
         migrating_ns: outcome.migrating.as_ns_f64(),
         hidden_share: outcome.hidden_share,
         traffic,
+        dead_write_back_bytes: outcome.dead_bytes.map(|dead| dead.0),
+        dead_fetch_bytes: outcome.dead_bytes.map(|dead| dead.1),
         link_busy_host_to_device_ns: outcome.link_busy[0].as_ns_f64(),
         link_busy_device_to_host_ns: outcome.link_busy[1].as_ns_f64(),
         fault_entries: outcome.fault_entries,

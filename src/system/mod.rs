@@ -4,6 +4,7 @@
 //! models anything. A component that wants something of another one asks through the traits
 //! [`sim_gpu::Port`] and [`sim_host::Device`], which [`world`] implements.
 
+mod contents;
 pub mod outcome;
 pub mod probe;
 pub mod program_thread;
@@ -248,6 +249,7 @@ impl<'p> System<'p> {
                 self.last_finish = now;
                 self.thread.queued -= 1;
                 let finished = self.launched - self.thread.queued;
+                self.world.contents.finished(finished);
                 // The thread runs ahead: an iteration begins on the device, when what was launched
                 // before it has finished.
                 for (before, begins) in self.iterations.iter_mut().rev().take_while(|i| i.0 >= finished) {
@@ -453,6 +455,22 @@ impl System<'_> {
                     .managed_free(range, now, device)
                     .map_err(refused("cudaFree"))?;
             }
+            HostOp::DeviceAlloc(range) => {
+                until = self
+                    .driver
+                    .device_alloc(range, now, device)
+                    .map_err(refused("cudaMalloc"))?;
+            }
+            HostOp::DeviceFree(range) => {
+                until = self
+                    .driver
+                    .managed_free(range, now, device)
+                    .map_err(refused("cudaFree"))?;
+            }
+            HostOp::Contents { range, live } => {
+                self.world.contents.note(range, live, self.launched);
+                self.world.contents.finished(self.launched - self.thread.queued);
+            }
             HostOp::CpuTouch { range, write } => {
                 until = self
                     .driver
@@ -555,6 +573,7 @@ impl System<'_> {
             migrating,
             hidden_share,
             traffic: self.world.traffic,
+            dead_bytes: self.world.contents.dead_bytes(),
             link_busy: self.world.link_busy(now),
             batch_time_median: self.batch_times.quantile(0.5),
             batch_time_p99: self.batch_times.quantile(0.99),

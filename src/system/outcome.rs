@@ -40,6 +40,9 @@ pub struct Outcome {
     pub hidden_share: Option<f64>,
     /// Bytes and copies by direction and cause.
     pub traffic: TrafficTable,
+    /// Of it, bytes that did not matter: written back by evictions, and fetched by faults. Absent where
+    /// the program does not say what matters.
+    pub dead_bytes: Option<(u64, u64)>,
     /// Time the link carried something, host to device and device to host.
     pub link_busy: [Time; 2],
     /// Time of a batch, from its fetch to the end of its replay: the median.

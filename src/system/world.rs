@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use sim_core::Time;
 use sim_core::fault::FaultEntry;
+use sim_core::pages::{PageMask, VaBlock};
 use sim_core::push::{Cause, Direction, Method, Push, Ticket};
 use sim_core::scheduler::Scheduler;
 use sim_core::tools::{Processor, ToolsEvent};
@@ -12,6 +13,7 @@ use sim_gpu::{Gpu, GpuEvent, KernelId, Port};
 use sim_pcie::{Link, Transfer};
 use workloads::pattern::KernelPattern;
 
+use super::contents::Contents;
 use super::probe::{Probe, Record};
 
 /// Everything that can happen.
@@ -96,6 +98,8 @@ pub struct World<'p> {
     pub interrupt_flight: Time,
     /// Bytes moved so far.
     pub traffic: TrafficTable,
+    /// Which bytes hold something that matters.
+    pub contents: Contents,
     /// Copies in order, if they are to be kept.
     pub copies: Option<Vec<CopyRecord>>,
     probe: Option<&'p mut dyn Probe>,
@@ -119,6 +123,7 @@ impl<'p> World<'p> {
             link,
             interrupt_flight,
             traffic: TrafficTable::default(),
+            contents: Contents::default(),
             copies: keep_copies.then(Vec::new),
             probe,
             pending: Pending::default(),
@@ -224,6 +229,7 @@ impl Port for World<'_> {
 
     fn copied(&mut self, record: CopyRecord) {
         self.traffic.add(&record);
+        self.contents.copied(&record);
         if self.probed() {
             let (src, dst) = match record.direction {
                 Direction::HostToDevice => (Processor::Cpu, Processor::Gpu),
@@ -292,6 +298,10 @@ impl sim_host::Device for DeviceView<'_, '_> {
             self.world.pending.replays.push_back((batch, push.submit));
         }
         self.gpu.submit(push, self.now, self.world)
+    }
+
+    fn map_now(&mut self, block: VaBlock, pages: PageMask) {
+        self.gpu.map_now(block, pages);
     }
 
     fn wake_at(&mut self, at: Time) {

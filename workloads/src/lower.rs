@@ -39,11 +39,11 @@ impl GpuShape {
     }
 
     /// The time that `blocks` blocks take which each wait `steps` times for their loads, if nothing else
-    /// holds them up: waves of resident blocks times the latency of their loads.
-    pub fn latency_bound(&self, blocks: u64, steps: u32, threads: u32) -> Time {
-        let resident = u64::from(self.sms) * u64::from(self.blocks_per_sm(threads));
-        self.load_latency
-            .times(blocks.div_ceil(resident) * u64::from(steps))
+    /// holds them up: waves of resident blocks, `blocks_per_sm` on an SM, times the latency of their loads.
+    pub fn latency_bound(&self, blocks: u64, steps: u32, blocks_per_sm: u32) -> Time {
+        let resident = u64::from(self.sms) * u64::from(blocks_per_sm);
+        let waits = blocks.div_ceil(resident.max(1)).saturating_mul(u64::from(steps));
+        Time(self.load_latency.0.saturating_mul(waits))
     }
 
     /// Roofline duration: FLOPs and bytes against the peaks times their efficiency, and at least the
@@ -150,14 +150,10 @@ pub fn lower_pattern(
     let blocks_per_sm = spec
         .blocks_per_sm
         .map_or(resident, |most| resident.min(most.max(1)));
-    let bytes = (op.read_bytes + op.write_bytes) as f64;
+    let bytes = op.read_bytes as f64 + op.write_bytes as f64;
     let mut duration = gpu.duration(op.flops as f64, bytes, op.launches);
     if spec.waits {
-        let waves = pattern
-            .blocks()
-            .div_ceil(u64::from(gpu.sms) * u64::from(blocks_per_sm));
-        let waits = waves.saturating_mul(u64::from(pattern.steps()));
-        duration = duration.max(Time(gpu.load_latency.0.saturating_mul(waits)));
+        duration = duration.max(gpu.latency_bound(pattern.blocks(), pattern.steps(), blocks_per_sm));
     }
     if let Some(ns) = spec.ns {
         duration = Time((ns * 1024.0).round() as u64);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use sim_core::pages::{BLOCK_BYTES, ByteRange, PAGE_BYTES};
 
-use crate::allocator::{Allocator, AllocatorKind, Backing};
-use crate::graph::Graphs;
+use crate::allocator::{Allocator, AllocatorKind, AllocatorSpec, Backing};
+use crate::graph;
 use crate::lower::{GpuShape, Kernel, PlacedOp, lower, lower_pattern};
 use crate::pattern::Walk;
 use crate::program::Scheduled;
@@ -19,6 +19,18 @@ pub enum HostOp {
     ManagedAlloc(ByteRange),
     /// `cudaFree` of a managed range.
     ManagedFree(ByteRange),
+    /// `cudaMalloc`: device memory that never moves.
+    DeviceAlloc(ByteRange),
+    /// `cudaFree` of it.
+    DeviceFree(ByteRange),
+    /// Not a call: what a range holds matters (a kernel launched before writes it) or does not matter any
+    /// more (its tensor is freed) once the kernels launched before have finished.
+    Contents {
+        /// Which bytes.
+        range: ByteRange,
+        /// They matter.
+        live: bool,
+    },
     /// A kernel launch.
     Launch {
         /// The kernel.
@@ -52,7 +64,9 @@ impl HostOp {
     pub fn name(&self) -> &'static str {
         match self {
             HostOp::ManagedAlloc(_) => "cudaMallocManaged",
-            HostOp::ManagedFree(_) => "cudaFree",
+            HostOp::ManagedFree(_) | HostOp::DeviceFree(_) => "cudaFree",
+            HostOp::DeviceAlloc(_) => "cudaMalloc",
+            HostOp::Contents { .. } => "a note on contents",
             HostOp::Launch { .. } => "a kernel launch",
             HostOp::CopyToDevice(_) => "cudaMemcpyAsync",
             HostOp::CpuTouch { .. } => "a CPU access",
@@ -67,7 +81,7 @@ impl HostOp {
     /// The runtime's function behind it, as profilers name it; none for marks and plain accesses.
     pub fn runtime_call(&self) -> Option<&'static str> {
         match self {
-            HostOp::CpuTouch { .. } | HostOp::IterationStart(_) => None,
+            HostOp::CpuTouch { .. } | HostOp::IterationStart(_) | HostOp::Contents { .. } => None,
             HostOp::Launch { .. } => Some("cudaLaunchKernel"),
             HostOp::Discard(_) => Some("cudaMemDiscardBatchAsync"),
             other => Some(other.name()),
@@ -78,9 +92,21 @@ impl HostOp {
     pub fn synchronises(&self) -> bool {
         matches!(
             self,
-            HostOp::ManagedFree(_) | HostOp::CopyToDevice(_) | HostOp::CpuTouch { .. } | HostOp::Synchronize
+            HostOp::ManagedFree(_)
+                | HostOp::DeviceFree(_)
+                | HostOp::CopyToDevice(_)
+                | HostOp::CpuTouch { .. }
+                | HostOp::Synchronize
         )
     }
+}
+
+/// A live tensor.
+#[derive(Clone, Copy, Debug)]
+struct Tensor {
+    range: ByteRange,
+    /// All of it has been written.
+    written: bool,
 }
 
 /// The operations of a program under an allocator.
@@ -88,24 +114,24 @@ pub struct Run<'a> {
     schedule: Schedule<'a>,
     allocator: Allocator,
     gpu: GpuShape,
-    /// Addresses of live tensors, by the run's id.
-    addresses: HashMap<u32, u64>,
+    /// Live tensors, by the run's id.
+    tensors: HashMap<u32, Tensor>,
+    on_device: bool,
     pending: VecDeque<HostOp>,
     backing: Vec<Backing>,
-    graphs: Graphs,
 }
 
 impl<'a> Run<'a> {
     /// `iterations` iterations of `program`.
-    pub fn new(program: &'a Program, allocator: AllocatorKind, iterations: u32, gpu: GpuShape) -> Run<'a> {
+    pub fn new(program: &'a Program, allocator: &AllocatorSpec, iterations: u32, gpu: GpuShape) -> Run<'a> {
         Run {
             schedule: Schedule::new(program, iterations),
             allocator: Allocator::new(allocator),
             gpu,
-            addresses: HashMap::new(),
+            tensors: HashMap::new(),
+            on_device: allocator.kind == AllocatorKind::Device,
             pending: VecDeque::new(),
             backing: Vec::new(),
-            graphs: Graphs::default(),
         }
     }
 
@@ -114,8 +140,8 @@ impl<'a> Run<'a> {
             .iter()
             .filter_map(|piece| self.schedule.piece(piece))
             .filter_map(|(id, offset, bytes)| {
-                self.addresses.get(&id).map(|at| ByteRange {
-                    start: at + offset,
+                self.tensors.get(&id).map(|tensor| ByteRange {
+                    start: tensor.range.start + offset,
                     bytes,
                 })
             })
@@ -123,11 +149,32 @@ impl<'a> Run<'a> {
     }
 
     fn flush_backing(&mut self) {
+        let on_device = self.on_device;
         self.pending
             .extend(self.backing.drain(..).map(|backing| match backing {
+                Backing::Allocate(range) if on_device => HostOp::DeviceAlloc(whole_pages(range)),
+                Backing::Free(range) if on_device => HostOp::DeviceFree(whole_pages(range)),
                 Backing::Allocate(range) => HostOp::ManagedAlloc(whole_pages(range)),
                 Backing::Free(range) => HostOp::ManagedFree(whole_pages(range)),
             }));
+    }
+
+    /// What these pieces hold matters from now on.
+    fn written(&mut self, pieces: &[Piece]) {
+        for piece in pieces {
+            let Some((id, offset, bytes)) = self.schedule.piece(piece) else {
+                continue;
+            };
+            let Some(tensor) = self.tensors.get_mut(&id).filter(|tensor| !tensor.written) else {
+                continue;
+            };
+            tensor.written = offset == 0 && bytes >= tensor.range.bytes;
+            let range = ByteRange {
+                start: tensor.range.start + offset,
+                bytes,
+            };
+            self.pending.push_back(HostOp::Contents { range, live: true });
+        }
     }
 
     fn translate(&mut self, op: &Op) -> Result<(), ProgramError> {
@@ -162,7 +209,7 @@ impl<'a> Run<'a> {
                 let kernel = match pattern {
                     Some(spec) if whole => {
                         let graph = match &spec.walk {
-                            Walk::Graph { graph, .. } => Some(self.graphs.get(graph)?),
+                            Walk::Graph { graph, .. } => Some(graph::shared(graph)?),
                             _ => None,
                         };
                         lower_pattern(spec, &placed, graph.as_ref(), &self.gpu)
@@ -173,9 +220,18 @@ impl<'a> Run<'a> {
                     kernel,
                     stream: *stream,
                 });
+                self.written(w);
             }
-            Op::H2d { w } => self.each(w, HostOp::CopyToDevice),
-            Op::Cpu { w, write } => self.each(w, |range| HostOp::CpuTouch { range, write: *write }),
+            Op::H2d { w } => {
+                self.each(w, HostOp::CopyToDevice);
+                self.written(w);
+            }
+            Op::Cpu { w, write } => {
+                self.each(w, |range| HostOp::CpuTouch { range, write: *write });
+                if *write {
+                    self.written(w);
+                }
+            }
             Op::Prefetch { w } => self.each(w, HostOp::Prefetch),
             Op::Advise { w } => self.each(w, HostOp::Advise),
             Op::Discard { w } => self.each(w, HostOp::Discard),
@@ -210,14 +266,25 @@ impl Iterator for Run<'_> {
             match self.schedule.next()? {
                 Scheduled::Alloc(id, bytes) => match self.allocator.allocate(bytes, &mut self.backing) {
                     Ok(address) => {
-                        self.addresses.insert(id, address);
+                        let range = ByteRange {
+                            start: address,
+                            bytes,
+                        };
+                        self.tensors.insert(
+                            id,
+                            Tensor {
+                                range,
+                                written: false,
+                            },
+                        );
                         self.flush_backing();
                     }
                     Err(error) => return Some(Err(error.into())),
                 },
                 Scheduled::Free(id) => {
-                    if let Some(address) = self.addresses.remove(&id) {
-                        self.allocator.free(address, &mut self.backing);
+                    if let Some(Tensor { range, .. }) = self.tensors.remove(&id) {
+                        self.pending.push_back(HostOp::Contents { range, live: false });
+                        self.allocator.free(range.start, &mut self.backing);
                         self.flush_backing();
                     }
                 }
@@ -245,16 +312,19 @@ pub struct Footprint {
     pub allocations: u64,
 }
 
-/// Footprint and totals of `iterations` iterations under an allocator.
+/// Footprint and totals of `iterations` iterations under an allocator whose memory is not limited.
 ///
 /// # Errors
 /// An allocation that fails.
 pub fn footprint(
     program: &Program,
-    allocator: AllocatorKind,
+    allocator: &AllocatorSpec,
     iterations: u32,
 ) -> Result<Footprint, ProgramError> {
-    let mut allocator = Allocator::new(allocator);
+    let mut allocator = Allocator::new(&AllocatorSpec {
+        capacity: None,
+        ..allocator.clone()
+    });
     let mut addresses = HashMap::new();
     let mut backing = Vec::new();
     let mut result = Footprint::default();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use sim_core::access::{Access, AccessPattern, MappedPages, StepAccesses};
 use sim_core::pages::{ByteRange, Page};
-use workloads::graph::{GraphSource, Graphs};
+use workloads::graph::{GraphSource, shared};
 use workloads::pattern::{
     Axis, Gather, KernelPattern, Lockstep, PatternSpec, Phase, Place, SweepOrder, Touch, Walk, Window,
     WindowsSpec,
@@ -241,7 +241,7 @@ proptest! {
         seed in 0..1000_u64,
     ) {
         let graph = GraphSource::Uniform { vertices, min: 1, max: 4, symmetric: false, seed };
-        let prepared = Graphs::default().get(&graph).unwrap();
+        let prepared = shared(&graph).unwrap();
         for phase in [
             Phase::BfsExpand,
             Phase::BfsCommit,

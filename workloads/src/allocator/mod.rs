@@ -1,6 +1,7 @@
 //! Where tensors live: allocators that turn tensor sizes into addresses and managed ranges.
 
-mod caching;
+pub mod caching;
+pub mod check;
 mod per_tensor;
 mod space;
 
@@ -9,7 +10,8 @@ use std::str::FromStr;
 use sim_core::pages::ByteRange;
 use thiserror::Error;
 
-pub use caching::CachingAllocator;
+use caching::device::DeviceMemory;
+pub use caching::{CachingAllocator, OptionError, Options};
 pub use per_tensor::PerTensor;
 pub use space::AddressSpace;
 
@@ -33,8 +35,14 @@ pub enum AllocError {
     },
     /// Memory of the device is used up (worded as PyTorch does).
     #[error(
-        "CUDA out of memory. Tried to allocate {requested} bytes. GPU has a total capacity of {capacity} \
-         bytes of which {free} bytes are free; {reserved} bytes are reserved"
+        "CUDA out of memory. Tried to allocate {}. GPU 0 has a total capacity of {} of which {} is free. \
+         {}Of the allocated memory {} is allocated by PyTorch, and {} is reserved by PyTorch but unallocated.",
+        readable(*requested),
+        readable(*capacity),
+        readable(*free),
+        allowed.map_or(String::new(), |bytes| format!("{} allowed. ", readable(bytes))),
+        readable(*allocated),
+        readable(reserved - allocated)
     )]
     OutOfMemory {
         /// Requested bytes.
@@ -43,26 +51,51 @@ pub enum AllocError {
         capacity: u64,
         /// Device memory not reserved.
         free: u64,
+        /// Bytes of live blocks.
+        allocated: u64,
         /// Bytes of segments.
         reserved: u64,
+        /// Bytes that the memory fraction allows, if one is set.
+        allowed: Option<u64>,
     },
+}
+
+/// Bytes as PyTorch prints them.
+fn readable(bytes: u64) -> String {
+    let n = bytes as f64;
+    match bytes {
+        0..1024 => format!("{bytes} bytes"),
+        1024..1_048_576 => format!("{:.2} KiB", n / 1024.0),
+        1_048_576..1_073_741_824 => format!("{:.2} MiB", n / 1_048_576.0),
+        _ => format!("{:.2} GiB", n / 1_073_741_824.0),
+    }
 }
 
 /// Which allocator a program runs under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum AllocatorKind {
-    /// The caching allocator of PyTorch over managed memory.
+    /// The caching allocator of PyTorch over managed memory: never full at the capacity of the device.
     #[default]
     PytorchCaching,
-    /// One managed allocation per tensor.
+    /// One managed allocation per tensor, allocated and freed with it.
     PerTensor,
+    /// The caching allocator over managed memory as long as its segments fit into device memory; when
+    /// they do not, cached segments are freed first (`cudaFree`), and only what is live oversubscribes.
+    Pool,
+    /// The caching allocator over plain device memory, without UVM: fails when memory is full.
+    Device,
+    /// The caching allocator with device memory for everything, whatever the capacity.
+    Ideal,
 }
 
 impl AllocatorKind {
     /// Names in configurations.
-    pub const NAMES: [(&'static str, AllocatorKind); 2] = [
+    pub const NAMES: [(&'static str, AllocatorKind); 5] = [
         ("pytorch-caching", AllocatorKind::PytorchCaching),
         ("per-tensor", AllocatorKind::PerTensor),
+        ("pool", AllocatorKind::Pool),
+        ("device", AllocatorKind::Device),
+        ("ideal", AllocatorKind::Ideal),
     ];
 }
 
@@ -73,26 +106,52 @@ impl FromStr for AllocatorKind {
             .iter()
             .find(|(name, _)| *name == text)
             .map(|(_, kind)| *kind)
-            .ok_or_else(|| format!("unknown allocator {text:?}; accepted: pytorch-caching, per-tensor"))
+            .ok_or_else(|| {
+                let names: Vec<_> = AllocatorKind::NAMES.iter().map(|(name, _)| *name).collect();
+                format!("unknown allocator {text:?}; accepted: {}", names.join(", "))
+            })
+    }
+}
+
+/// An allocator, its options, and the device memory that it knows of.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AllocatorSpec {
+    /// Which.
+    pub kind: AllocatorKind,
+    /// Options of the caching allocator.
+    pub options: Options,
+    /// Device memory, bytes; `None`: as much as is asked for.
+    pub capacity: Option<u64>,
+}
+
+impl From<AllocatorKind> for AllocatorSpec {
+    fn from(kind: AllocatorKind) -> Self {
+        AllocatorSpec {
+            kind,
+            ..AllocatorSpec::default()
+        }
     }
 }
 
 /// An allocator in use.
 #[derive(Clone, Debug)]
 pub enum Allocator {
-    /// See [`AllocatorKind::PytorchCaching`].
-    Caching(CachingAllocator),
+    /// All kinds but [`AllocatorKind::PerTensor`].
+    Caching(Box<CachingAllocator>),
     /// See [`AllocatorKind::PerTensor`].
     PerTensor(PerTensor),
 }
 
 impl Allocator {
     /// An empty allocator.
-    pub fn new(kind: AllocatorKind) -> Allocator {
-        match kind {
-            AllocatorKind::PytorchCaching => Allocator::Caching(CachingAllocator::default()),
-            AllocatorKind::PerTensor => Allocator::PerTensor(PerTensor::default()),
-        }
+    pub fn new(spec: &AllocatorSpec) -> Allocator {
+        let memory = match (spec.kind, spec.capacity) {
+            (AllocatorKind::PerTensor, _) => return Allocator::PerTensor(PerTensor::default()),
+            (AllocatorKind::Device, Some(capacity)) => DeviceMemory::device(capacity),
+            (AllocatorKind::Pool, Some(capacity)) => DeviceMemory::managed_within(capacity),
+            (_, capacity) => DeviceMemory::managed(capacity),
+        };
+        Allocator::Caching(Box::new(CachingAllocator::new(spec.options.clone(), memory)))
     }
 
     /// Allocates a tensor; what the runtime has to do is appended to `backing`.
@@ -101,7 +160,11 @@ impl Allocator {
     /// No room.
     pub fn allocate(&mut self, bytes: u64, backing: &mut Vec<Backing>) -> Result<u64, AllocError> {
         match self {
-            Allocator::Caching(allocator) => allocator.allocate(bytes, backing),
+            Allocator::Caching(allocator) => {
+                let address = allocator.malloc(bytes, 0);
+                allocator.drain_backing(backing);
+                address
+            }
             Allocator::PerTensor(allocator) => allocator.allocate(bytes, backing),
         }
     }
@@ -109,7 +172,10 @@ impl Allocator {
     /// Frees the tensor at `address`.
     pub fn free(&mut self, address: u64, backing: &mut Vec<Backing>) {
         match self {
-            Allocator::Caching(allocator) => allocator.free(address),
+            Allocator::Caching(allocator) => {
+                allocator.free(address);
+                allocator.drain_backing(backing);
+            }
             Allocator::PerTensor(allocator) => allocator.free(address, backing),
         }
     }

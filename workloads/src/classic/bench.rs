@@ -5,7 +5,6 @@ use std::sync::Arc;
 use sim_core::pages::PAGE_BYTES;
 
 use super::{Entry, Options};
-use crate::graph::Graphs;
 use crate::pattern::{Axis, PatternSpec, Window};
 use crate::program::{Op, Piece, Program, ProgramError};
 
@@ -41,8 +40,6 @@ pub struct Bench<'a> {
     setup: Vec<Op>,
     ops: Vec<Op>,
     next: u32,
-    /// The graph of a graph kernel.
-    pub graphs: Graphs,
 }
 
 impl<'a> Bench<'a> {
@@ -53,7 +50,6 @@ impl<'a> Bench<'a> {
             setup: Vec::new(),
             ops: Vec::new(),
             next: 0,
-            graphs: Graphs::default(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::bench::{Bench, Work};
 use super::{Entry, Param, param};
 use crate::graph::prepared::UNREACHED;
-use crate::graph::{GraphSource, Prepared};
+use crate::graph::{GraphSource, Prepared, shared};
 use crate::pattern::{Axis, PatternSpec, Phase, Walk, Window, WindowsSpec};
 use crate::program::ProgramError;
 
@@ -73,7 +73,7 @@ fn graph(b: &mut Bench, suite: GraphSource) -> Result<(GraphSource, Arc<Prepared
             seed: b.options().seed,
         },
     };
-    let prepared = b.graphs.get(&source)?;
+    let prepared = shared(&source)?;
     if prepared.graph.edges() == 0 {
         return Err(ProgramError::Builtin("the graph has no edges".to_owned()));
     }

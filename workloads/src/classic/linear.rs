@@ -7,8 +7,9 @@ use crate::program::ProgramError;
 
 /// Threads of a block (`PolyBench`/GPU).
 const THREADS: u64 = 256;
-/// Columns that a thread which walks a row takes in a step: 128 bytes, a line of the cache.
-const LINE: u64 = 32;
+/// Columns that a thread which walks a row takes in a step: 32 bytes, the sector that one wait for memory
+/// brings.
+const LINE: u64 = 8;
 
 const fn square(default: u64) -> [Param; 1] {
     [param("n", "rows and columns", default, 1, 1 << 20)]
@@ -104,7 +105,7 @@ fn by_rows(b: &mut Bench, name: &str, n: u64, [a, x, out]: [Array; 3]) -> Result
         windows: vec![
             Window::new(0, Axis::new(LINE * 4, n * 4).step(LINE * 4))
                 .rows(Axis::new(THREADS, n).x(THREADS), n * 4)
-                // 32 lanes, each in a line of its own.
+                // 32 lanes, each in a sector of its own.
                 .warp(32 * LINE * 4),
             Window::new(1, Axis::new(LINE * 4, n * 4).step(LINE * 4)),
             own(2),

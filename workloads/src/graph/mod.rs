@@ -11,8 +11,7 @@ pub mod edge_list;
 pub mod generate;
 pub mod prepared;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -212,21 +211,27 @@ impl Graph {
     }
 }
 
-/// The graphs of a run: each is made once.
-#[derive(Clone, Debug, Default)]
-pub struct Graphs(BTreeMap<GraphSource, Arc<Prepared>>);
+/// Graphs that are kept after their use: a sweep runs the same few over and over.
+const KEPT: usize = 4;
 
-impl Graphs {
-    /// The graph of `source`.
-    ///
-    /// # Errors
-    /// It cannot be made or read.
-    pub fn get(&mut self, source: &GraphSource) -> Result<Arc<Prepared>, GraphError> {
-        if let Some(found) = self.0.get(source) {
-            return Ok(found.clone());
-        }
-        let made = Arc::new(Prepared::new(source.load()?));
-        self.0.insert(source.clone(), made.clone());
-        Ok(made)
-    }
+/// The latest graphs of the process, the most recent one last.
+static LATEST: Mutex<Vec<(GraphSource, Arc<Prepared>)>> = Mutex::new(Vec::new());
+
+/// The graph of `source`; the latest few are made only once.
+///
+/// # Errors
+/// It cannot be made or read.
+pub fn shared(source: &GraphSource) -> Result<Arc<Prepared>, GraphError> {
+    // Held while making one, so that no two threads make the same.
+    let mut latest = LATEST.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = latest.iter().position(|(of, _)| of == source);
+    let entry = match found {
+        Some(place) => latest.remove(place),
+        None => (source.clone(), Arc::new(Prepared::new(source.load()?))),
+    };
+    let prepared = entry.1.clone();
+    latest.push(entry);
+    let surplus = latest.len().saturating_sub(KEPT);
+    latest.drain(..surplus);
+    Ok(prepared)
 }

@@ -106,6 +106,141 @@ impl GraphWalk {
         side.get(operand).copied().unwrap_or_default()
     }
 
+    /// The accesses of a step; without loads if `loads` is false.
+    fn in_step(&self, block: u64, step: u32, loads: bool, out: &mut StepAccesses) {
+        use AccessKind::{AtomicWeak, Read, Write};
+        let graph = &self.graph.graph;
+        let vertices = self.vertices(block);
+        let start = vertices.start;
+        let fill = Fill { walk: self, loads };
+        let (loads, stores) = (&mut out.loads, &mut out.stores);
+        match self.phase {
+            Phase::BfsExpand => {
+                let levels = self.graph.levels();
+                let frontier = || vertices.clone().filter(|v| levels[*v as usize] == self.level);
+                let active = || frontier().map(|v| (v - start, u64::from(v)));
+                let edges = || frontier().flat_map(|v| graph.row(v).map(move |e| (v - start, e)));
+                let onward = || {
+                    edges()
+                        .map(|(t, e)| (t, graph.target(e)))
+                        .filter(|(_, to)| levels[*to as usize] > self.level)
+                        .map(|(t, to)| (t, u64::from(to)))
+                };
+                match step {
+                    0 => fill.swept(0, FLAG, Read, block, loads),
+                    1 => {
+                        fill.scattered(1, NODE, Read, active(), loads);
+                        fill.scattered(0, FLAG, Write, active(), stores);
+                    }
+                    2 => {
+                        let wide = edges().map(|(t, e)| (t, u64::from(e)));
+                        fill.scattered(2, WORD, Read, wide, loads);
+                    }
+                    _ => {
+                        let to = edges().map(|(t, e)| (t, u64::from(graph.target(e))));
+                        fill.scattered(3, FLAG, Read, to, loads);
+                        let own = onward().map(|(t, _)| (t, u64::from(start + t)));
+                        fill.scattered(4, WORD, Read, own, loads);
+                        fill.scattered(1, WORD, Write, onward(), stores);
+                        fill.scattered(2, FLAG, Write, onward(), stores);
+                    }
+                }
+            }
+            Phase::BfsCommit => {
+                let levels = self.graph.levels();
+                fill.swept(0, FLAG, Read, block, loads);
+                for operand in 0..3 {
+                    let reached = vertices
+                        .clone()
+                        .filter(|v| levels[*v as usize] == self.level + 1)
+                        .map(|v| (v - start, u64::from(v)));
+                    fill.scattered(operand, FLAG, Write, reached, stores);
+                }
+            }
+            Phase::SsspRelax => {
+                let active: &[u32] = self.graph.active().get(self.level as usize).map_or(&[], |list| {
+                    let from = list.partition_point(|v| *v < vertices.start);
+                    let end = list.partition_point(|v| *v < vertices.end);
+                    &list[from..end]
+                });
+                let own = || active.iter().map(|v| (v - start, u64::from(*v)));
+                let edges = || {
+                    active
+                        .iter()
+                        .flat_map(|v| graph.row(*v).map(move |e| (v - start, e)))
+                };
+                match step {
+                    0 => fill.swept(0, FLAG, Read, block, loads),
+                    1 => {
+                        let rows = own().flat_map(|(t, v)| [(t, v), (t, v + 1)]);
+                        fill.scattered(1, WORD, Read, rows, loads);
+                        fill.scattered(4, WORD, Read, own(), loads);
+                        fill.scattered(0, FLAG, Write, own(), stores);
+                    }
+                    _ => {
+                        for operand in [2, 3] {
+                            let wide = edges().map(|(t, e)| (t, u64::from(e)));
+                            fill.scattered(operand, WORD, Read, wide, loads);
+                        }
+                        let to = edges().map(|(t, e)| (t, u64::from(graph.target(e))));
+                        fill.scattered(1, WORD, AtomicWeak, to, stores);
+                    }
+                }
+            }
+            Phase::SsspUpdate => {
+                fill.swept(0, WORD, Read, block, loads);
+                fill.swept(1, WORD, Read, block, loads);
+                for (operand, element) in [(0, WORD), (1, FLAG)] {
+                    let fell = vertices
+                        .clone()
+                        .filter(|v| self.graph.is_active(self.level + 1, *v))
+                        .map(|v| (v - start, u64::from(v)));
+                    fill.scattered(operand, element, Write, fell, stores);
+                }
+                fill.swept(2, WORD, Write, block, stores);
+            }
+            Phase::PageRank => {
+                let edges = || {
+                    vertices
+                        .clone()
+                        .flat_map(|v| graph.row(v).map(move |e| (v - start, e)))
+                };
+                match step {
+                    0 => {
+                        let rows = vertices
+                            .clone()
+                            .flat_map(|v| [(v - start, u64::from(v)), (v - start, u64::from(v) + 1)]);
+                        fill.scattered(0, WORD, Read, rows, loads);
+                    }
+                    1 => {
+                        let wide = edges().map(|(t, e)| (t, u64::from(e)));
+                        fill.scattered(1, WORD, Read, wide, loads);
+                    }
+                    _ => {
+                        let to = edges().map(|(t, e)| (t, u64::from(graph.target(e))));
+                        fill.scattered(2, WORD, Read, to, loads);
+                        fill.swept(0, WORD, Write, block, stores);
+                    }
+                }
+            }
+        }
+    }
+
+    fn ranges(&self) -> impl Iterator<Item = &ByteRange> {
+        self.reads
+            .iter()
+            .chain(&self.writes)
+            .filter(|range| range.bytes > 0)
+    }
+}
+
+/// Fills in the accesses of a step, with or without its loads.
+struct Fill<'a> {
+    walk: &'a GraphWalk,
+    loads: bool,
+}
+
+impl Fill<'_> {
     /// Elements `indices` (each with the thread that touches it) of an operand.
     fn scattered(
         &self,
@@ -115,7 +250,10 @@ impl GraphWalk {
         indices: impl Iterator<Item = (u32, u64)>,
         out: &mut Vec<Access>,
     ) {
-        let range = self.range(kind, operand);
+        if kind == AccessKind::Read && !self.loads {
+            return;
+        }
+        let range = self.walk.range(kind, operand);
         let before = out.len();
         for (thread, index) in indices {
             let at = index * element;
@@ -140,134 +278,9 @@ impl GraphWalk {
 
     /// One element for each vertex of the block.
     fn swept(&self, operand: usize, element: u64, kind: AccessKind, block: u64, out: &mut Vec<Access>) {
-        let vertices = self.vertices(block);
+        let vertices = self.walk.vertices(block);
         let indices = vertices.clone().map(|v| (v - vertices.start, u64::from(v)));
         self.scattered(operand, element, kind, indices, out);
-    }
-
-    fn in_step(&self, block: u64, step: u32, out: &mut StepAccesses) {
-        use AccessKind::{AtomicWeak, Read, Write};
-        let graph = &self.graph.graph;
-        let vertices = self.vertices(block);
-        let start = vertices.start;
-        let (loads, stores) = (&mut out.loads, &mut out.stores);
-        match self.phase {
-            Phase::BfsExpand => {
-                let levels = self.graph.levels();
-                let frontier = || vertices.clone().filter(|v| levels[*v as usize] == self.level);
-                let active = || frontier().map(|v| (v - start, u64::from(v)));
-                let edges = || frontier().flat_map(|v| graph.row(v).map(move |e| (v - start, e)));
-                let onward = || {
-                    edges()
-                        .map(|(t, e)| (t, graph.target(e)))
-                        .filter(|(_, to)| levels[*to as usize] > self.level)
-                        .map(|(t, to)| (t, u64::from(to)))
-                };
-                match step {
-                    0 => self.swept(0, FLAG, Read, block, loads),
-                    1 => {
-                        self.scattered(1, NODE, Read, active(), loads);
-                        self.scattered(0, FLAG, Write, active(), stores);
-                    }
-                    2 => {
-                        let wide = edges().map(|(t, e)| (t, u64::from(e)));
-                        self.scattered(2, WORD, Read, wide, loads);
-                    }
-                    _ => {
-                        let to = edges().map(|(t, e)| (t, u64::from(graph.target(e))));
-                        self.scattered(3, FLAG, Read, to, loads);
-                        let own = onward().map(|(t, _)| (t, u64::from(start + t)));
-                        self.scattered(4, WORD, Read, own, loads);
-                        self.scattered(1, WORD, Write, onward(), stores);
-                        self.scattered(2, FLAG, Write, onward(), stores);
-                    }
-                }
-            }
-            Phase::BfsCommit => {
-                let levels = self.graph.levels();
-                self.swept(0, FLAG, Read, block, loads);
-                for operand in 0..3 {
-                    let reached = vertices
-                        .clone()
-                        .filter(|v| levels[*v as usize] == self.level + 1)
-                        .map(|v| (v - start, u64::from(v)));
-                    self.scattered(operand, FLAG, Write, reached, stores);
-                }
-            }
-            Phase::SsspRelax => {
-                let active: &[u32] = self.graph.active().get(self.level as usize).map_or(&[], |list| {
-                    let from = list.partition_point(|v| *v < vertices.start);
-                    let end = list.partition_point(|v| *v < vertices.end);
-                    &list[from..end]
-                });
-                let own = || active.iter().map(|v| (v - start, u64::from(*v)));
-                let edges = || {
-                    active
-                        .iter()
-                        .flat_map(|v| graph.row(*v).map(move |e| (v - start, e)))
-                };
-                match step {
-                    0 => self.swept(0, FLAG, Read, block, loads),
-                    1 => {
-                        let rows = own().flat_map(|(t, v)| [(t, v), (t, v + 1)]);
-                        self.scattered(1, WORD, Read, rows, loads);
-                        self.scattered(4, WORD, Read, own(), loads);
-                        self.scattered(0, FLAG, Write, own(), stores);
-                    }
-                    _ => {
-                        for operand in [2, 3] {
-                            let wide = edges().map(|(t, e)| (t, u64::from(e)));
-                            self.scattered(operand, WORD, Read, wide, loads);
-                        }
-                        let to = edges().map(|(t, e)| (t, u64::from(graph.target(e))));
-                        self.scattered(1, WORD, AtomicWeak, to, stores);
-                    }
-                }
-            }
-            Phase::SsspUpdate => {
-                self.swept(0, WORD, Read, block, loads);
-                self.swept(1, WORD, Read, block, loads);
-                for (operand, element) in [(0, WORD), (1, FLAG)] {
-                    let fell = vertices
-                        .clone()
-                        .filter(|v| self.graph.is_active(self.level + 1, *v))
-                        .map(|v| (v - start, u64::from(v)));
-                    self.scattered(operand, element, Write, fell, stores);
-                }
-                self.swept(2, WORD, Write, block, stores);
-            }
-            Phase::PageRank => {
-                let edges = || {
-                    vertices
-                        .clone()
-                        .flat_map(|v| graph.row(v).map(move |e| (v - start, e)))
-                };
-                match step {
-                    0 => {
-                        let rows = vertices
-                            .clone()
-                            .flat_map(|v| [(v - start, u64::from(v)), (v - start, u64::from(v) + 1)]);
-                        self.scattered(0, WORD, Read, rows, loads);
-                    }
-                    1 => {
-                        let wide = edges().map(|(t, e)| (t, u64::from(e)));
-                        self.scattered(1, WORD, Read, wide, loads);
-                    }
-                    _ => {
-                        let to = edges().map(|(t, e)| (t, u64::from(graph.target(e))));
-                        self.scattered(2, WORD, Read, to, loads);
-                        self.swept(0, WORD, Write, block, stores);
-                    }
-                }
-            }
-        }
-    }
-
-    fn ranges(&self) -> impl Iterator<Item = &ByteRange> {
-        self.reads
-            .iter()
-            .chain(&self.writes)
-            .filter(|range| range.bytes > 0)
     }
 }
 
@@ -283,7 +296,18 @@ impl AccessPattern for GraphWalk {
     }
 
     fn step(&self, block: u64, step: u32, out: &mut StepAccesses) {
-        self.in_step(block, step, out);
+        self.in_step(block, step, true, out);
+    }
+
+    fn stores(&self, block: u64, step: u32, out: &mut StepAccesses) {
+        self.in_step(block, step, false, out);
+    }
+
+    fn loads_mapped(&self, mapped: &dyn MappedPages) -> bool {
+        self.reads
+            .iter()
+            .filter(|range| range.bytes > 0)
+            .all(|r| mapped.first_unmapped(r.first_page(), r.end_page()).is_none())
     }
 
     fn first_unmapped_block(&self, from: u64, mapped: &dyn MappedPages) -> Option<u64> {

@@ -39,7 +39,7 @@ use crate::pattern::PatternSpec;
 
 pub use reader::{parse, read};
 pub use schedule::{Schedule, Scheduled};
-pub use writer::write;
+pub use writer::{save, write};
 
 /// The format that this version reads and writes.
 pub const FORMAT: &str = "uvmprog/1";
