@@ -9,7 +9,7 @@ use crate::pattern::{Axis, PatternSpec, Window};
 use crate::program::{Op, Piece, Program, ProgramError};
 
 /// Launches of an iteration, at most: each is kept in memory.
-const MOST_LAUNCHES: usize = 1 << 20;
+const MOST_LAUNCHES: usize = 1 << 18;
 /// Bytes of an array, at most.
 const MOST_BYTES: u128 = 1 << 46;
 
@@ -150,7 +150,9 @@ impl<'a> Bench<'a> {
             |what: String| ProgramError::Builtin(format!("{}: kernel {name}: {what}", self.entry.name));
         pattern.check(r.len(), w.len()).map_err(wrong)?;
         if self.ops.len() >= MOST_LAUNCHES {
-            return Err(wrong(format!("more than {MOST_LAUNCHES} launches")));
+            return Err(wrong(format!(
+                "the iteration launches more; accepted: up to {MOST_LAUNCHES} launches"
+            )));
         }
         pattern.ns = self.options.kernel_time.map(|time| time.0 as f64 / 1024.0);
         self.ops.push(Op::Kernel {

@@ -86,27 +86,24 @@ fn implicit(b: &mut Bench) -> Result<(), ProgramError> {
     let channels = STEP.div_ceil(taps).min(s.channels);
     let steps = s.channels.div_ceil(channels) as u32;
     let halo = s.window / 2;
-    let pixels = Axis::new(rows + 2 * halo, s.side).at(-(halo as i64)).y(rows);
+    // Whole rows of an image lie together: columns are bytes of a channel, rows channels or filters,
+    // planes images.
+    let pixels = Axis::new((rows + 2 * halo) * row, map)
+        .at(-((halo * row) as i64))
+        .y(rows * row);
+    let images = Axis::new(1, s.batch).z(1);
     let windows = vec![
-        Window::new(0, Axis::new(row, row)).rows(pixels, row).planes(
-            Axis::new(channels, s.batch * s.channels)
-                .z(s.channels)
-                .step(channels),
-            map,
-        ),
+        Window::new(0, pixels)
+            .rows(Axis::new(channels, s.channels).step(channels), map)
+            .planes(images, s.channels * map),
         Window::new(
             1,
             Axis::new(channels * taps * 4, filter).step(channels * taps * 4),
         )
         .rows(Axis::new(TILE, s.filters).x(TILE), filter),
-        Window::new(2, Axis::new(row, row))
-            .rows(Axis::new(rows, s.side).y(rows), row)
-            .planes(
-                Axis::new(TILE.min(s.filters), s.batch * s.filters)
-                    .x(TILE)
-                    .z(s.filters),
-                map,
-            )
+        Window::new(2, Axis::new(rows * row, map).y(rows * row))
+            .rows(Axis::new(TILE, s.filters).x(TILE), map)
+            .planes(images, s.filters * map)
             .in_steps(steps - 1, steps),
     ];
     let spec = WindowsSpec {

@@ -149,6 +149,8 @@ fn random_access(b: &mut Bench) -> Result<(), ProgramError> {
     let (input, table, output) = (b.input(bytes)?, b.input(bytes)?, b.output(bytes)?);
     let active = |operand, granule, steps| Touch {
         rate: (THREADS, EVERY),
+        // The active threads are in different warps.
+        lanes: 1,
         ..Touch::new(operand, 1, granule, 4, steps)
     };
     // The input is read in order; its value is the place in the table and in the output.
