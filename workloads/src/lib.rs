@@ -27,6 +27,7 @@ pub mod graph;
 pub mod import;
 pub mod lower;
 pub mod micro;
+pub mod model;
 pub mod pattern;
 pub mod program;
 pub mod run;

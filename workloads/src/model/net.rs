@@ -39,7 +39,8 @@ pub const fn window(kernel: u64, stride: u64, padding: u64) -> Window {
 
 impl Window {
     fn output(&self, (height, width): (u64, u64)) -> (u64, u64) {
-        let side = |n: u64, kernel: u64, padding: u64| (n + 2 * padding).saturating_sub(kernel) / self.stride + 1;
+        let side =
+            |n: u64, kernel: u64, padding: u64| (n + 2 * padding).saturating_sub(kernel) / self.stride + 1;
         (
             side(height, self.kernel.0, self.padding.0),
             side(width, self.kernel.1, self.padding.1),
@@ -247,7 +248,8 @@ impl Net {
         let differentiable = !parts.backward.is_empty() || !parts.pass.is_empty();
         for out in &outputs {
             let value = &mut self.tape.values[out.0 as usize];
-            value.requires_grad = reaches && differentiable && value.dtype != Dtype::I64 && value.dtype != Dtype::Bool;
+            value.requires_grad =
+                reaches && differentiable && value.dtype != Dtype::I64 && value.dtype != Dtype::Bool;
         }
         self.tape.nodes.push(Node {
             op,
@@ -368,7 +370,11 @@ impl Net {
         let rows = shape.iter().product::<u64>() / features;
         let flops = 2 * rows * features * out;
         let dtype = self.compute_dtype();
-        let flat = if shape.len() == 2 { x } else { self.view(x, &[rows, features]) };
+        let flat = if shape.len() == 2 {
+            x
+        } else {
+            self.view(x, &[rows, features])
+        };
         let op = if bias.is_some() { "addmm" } else { "mm" };
         let first = !self.tape.value(x).requires_grad;
         let low = self.weight(weight);
@@ -480,7 +486,12 @@ impl Net {
                 inputs,
                 params,
                 flops,
-                backward: vec![back("convolution_backward", vec![Grad(0), In(0), w], writes, cost)],
+                backward: vec![back(
+                    "convolution_backward",
+                    vec![Grad(0), In(0), w],
+                    writes,
+                    cost,
+                )],
                 ..Parts::default()
             };
             net.op("convolution", parts, &[(&[batch, out, height, width], dtype)])[0]
@@ -545,7 +556,11 @@ impl Net {
                 )],
                 ..Parts::default()
             };
-            let outputs = [(&shape[..], Dtype::F32), (&stats[..], Dtype::F32), (&stats[..], Dtype::F32)];
+            let outputs = [
+                (&shape[..], Dtype::F32),
+                (&stats[..], Dtype::F32),
+                (&stats[..], Dtype::F32),
+            ];
             net.op("native_layer_norm", parts, &outputs)[0]
         })
     }
@@ -556,14 +571,25 @@ impl Net {
             "relu_",
             Parts {
                 inputs: vec![x],
-                backward: vec![back("threshold_backward", vec![Grad(0), Out(0)], vec![GradIn(0)], 0)],
+                backward: vec![back(
+                    "threshold_backward",
+                    vec![Grad(0), Out(0)],
+                    vec![GradIn(0)],
+                    0,
+                )],
                 ..Parts::default()
             },
         )
     }
 
     /// An element-wise function whose backward reads its input or its output.
-    pub fn activation(&mut self, op: &'static str, backward: &'static str, x: Var, reads_output: bool) -> Var {
+    pub fn activation(
+        &mut self,
+        op: &'static str,
+        backward: &'static str,
+        x: Var,
+        reads_output: bool,
+    ) -> Var {
         let (shape, dtype) = (self.shape(x), self.dtype(x));
         let saved = if reads_output { Out(0) } else { In(0) };
         let parts = Parts {
@@ -581,6 +607,8 @@ impl Net {
 
     /// Times, plus or to the power of a number: an element-wise op whose gradient is one more.
     pub fn scalar(&mut self, op: &'static str, x: Var, saves_input: bool) -> Var {
+        // Autocast runs powers in full precision.
+        let x = if op == "pow" { self.cast(x, Dtype::F32) } else { x };
         let (shape, dtype) = (self.shape(x), self.dtype(x));
         let mut parts = Parts {
             inputs: vec![x],
@@ -727,7 +755,11 @@ impl Net {
             )],
             ..Parts::default()
         };
-        self.op("max_pool2d_with_indices", parts, &[(shape, dtype), (shape, Dtype::I64)])[0]
+        self.op(
+            "max_pool2d_with_indices",
+            parts,
+            &[(shape, dtype), (shape, Dtype::I64)],
+        )[0]
     }
 
     /// Average pooling.
@@ -737,7 +769,12 @@ impl Net {
         let dtype = self.dtype(x);
         let parts = Parts {
             inputs: vec![x],
-            backward: vec![back("avg_pool2d_backward", vec![Grad(0), In(0)], vec![GradIn(0)], 0)],
+            backward: vec![back(
+                "avg_pool2d_backward",
+                vec![Grad(0), In(0)],
+                vec![GradIn(0)],
+                0,
+            )],
             ..Parts::default()
         };
         self.op("avg_pool2d", parts, &[(&[batch, channels, height, width], dtype)])[0]
@@ -852,12 +889,6 @@ impl Net {
         self.op("_scaled_dot_product_efficient_attention", parts, &outputs)[0]
     }
 
-    /// Softmax over the last dimension, in full precision.
-    pub fn softmax(&mut self, x: Var) -> Var {
-        let x = self.cast(x, Dtype::F32);
-        self.activation("_softmax", "_softmax_backward_data", x, true)
-    }
-
     /// Cross entropy of `[rows, classes]`: the log-probabilities and the loss.
     pub fn cross_entropy(&mut self, logits: Var, target: Var) -> Var {
         let logits = self.cast(logits, Dtype::F32);
@@ -873,7 +904,11 @@ impl Net {
             ..Parts::default()
         };
         let scalar: &[u64] = &[1];
-        self.op("nll_loss_forward", parts, &[(scalar, Dtype::F32), (scalar, Dtype::F32)])[0]
+        self.op(
+            "nll_loss_forward",
+            parts,
+            &[(scalar, Dtype::F32), (scalar, Dtype::F32)],
+        )[0]
     }
 
     /// New keys or values are written into a cache.
@@ -885,5 +920,57 @@ impl Net {
                 ..Parts::default()
             },
         );
+    }
+
+    /// A product without gradient, of a value with a constant: output of this shape.
+    pub fn bmm_helper(&mut self, x: Var, shape: &[u64]) -> Var {
+        let parts = Parts {
+            inputs: vec![x],
+            flops: 2 * shape.iter().product::<u64>(),
+            ..Parts::default()
+        };
+        self.op("bmm", parts, &[(shape, Dtype::F32)])[0]
+    }
+
+    /// Some elements of a value, by index; the gradient is scattered back.
+    pub fn gather_pairs(&mut self, x: Var, shape: &[u64]) -> Var {
+        let dtype = self.dtype(x);
+        let parts = Parts {
+            inputs: vec![x],
+            backward: vec![back("index_put", vec![Grad(0)], vec![GradIn(0)], 0)],
+            ..Parts::default()
+        };
+        self.op("index", parts, &[(shape, dtype)])[0]
+    }
+
+    /// Binary cross entropy of probabilities.
+    pub fn binary_cross_entropy(&mut self, x: Var, target: Var) -> Var {
+        let x = self.cast(x, Dtype::F32);
+        let parts = Parts {
+            inputs: vec![x, target],
+            backward: vec![back(
+                "binary_cross_entropy_backward",
+                vec![Grad(0), In(0), In(1)],
+                vec![GradIn(0)],
+                0,
+            )],
+            ..Parts::default()
+        };
+        self.op("binary_cross_entropy", parts, &[(&[1], Dtype::F32)])[0]
+    }
+
+    /// Sums of rows over the edges of a graph (a sparse matrix product); the gradient goes along the edges
+    /// the other way.
+    pub fn spmm(&mut self, edges: Var, x: Var) -> Var {
+        let (shape, dtype) = (self.shape(x), self.dtype(x));
+        let count = self.shape(edges)[1];
+        let flops = 2 * count * shape[1];
+        let parts = Parts {
+            inputs: vec![edges, x],
+            flops,
+            backward: vec![back("spmm", vec![Grad(0), In(0)], vec![GradIn(1)], flops)],
+            ..Parts::default()
+        };
+        self.op("spmm", parts, &[(&shape, dtype)])[0]
     }
 }

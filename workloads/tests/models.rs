@@ -1,0 +1,189 @@
+//! Generated models against published parameter counts and, where they are, the tables and recorded runs
+//! of this project.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use workloads::model::tape::{Param, Tape};
+use workloads::model::{CATALOG, ModelSpec, Optimizer, Precision, Task, forward, generate};
+use workloads::program::{Op, Program};
+
+fn spec(name: &str) -> ModelSpec {
+    ModelSpec {
+        batch: 1,
+        ..ModelSpec::new(name)
+    }
+}
+
+#[test]
+fn parameter_counts_are_the_published_ones() {
+    // torchvision and transformers model cards; dl-models 1.
+    for (name, count) in [
+        ("resnet18", 11_689_512),
+        ("resnet50", 25_557_032),
+        ("resnet101", 44_549_160),
+        ("resnet152", 60_192_808),
+        ("vgg16", 138_357_544),
+        ("alexnet", 61_100_840),
+        ("densenet121", 7_978_856),
+        ("inception-v3", 27_161_264),
+        ("vit-b-16", 86_567_656),
+        ("bert-base", 110_106_428),
+        ("bert-large", 336_226_108),
+        ("gpt2", 124_439_808),
+        ("gpt2-medium", 354_823_168),
+        ("gpt2-large", 774_030_080),
+        ("gpt2-xl", 1_557_611_200),
+        ("llama2-7b", 6_738_415_616),
+        ("whisper-small", 241_734_912),
+        ("dlrm", 540_677_217),
+    ] {
+        assert_eq!(forward(&spec(name)).unwrap().parameters(), count, "{name}");
+    }
+}
+
+fn data() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/models");
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    println!("skipped: {} is not here", folder.display());
+    None
+}
+
+/// Rows of a forward pass: op, new parameters, bytes of the outputs, FLOPs.
+fn rows(tape: &Tape) -> Vec<(String, u64, u64, u64)> {
+    let mut seen: HashSet<Param> = HashSet::new();
+    tape.nodes
+        .iter()
+        .filter_map(|node| {
+            let params = node.params.iter().filter(|p| seen.insert(**p));
+            let params = params.map(|p| tape.params[p.0 as usize].numel()).sum();
+            let bytes = node.outputs.iter().map(|y| tape.value(*y).bytes()).sum();
+            Some((node.op?.to_owned(), params, bytes, node.flops))
+        })
+        .collect()
+}
+
+#[test]
+fn forward_ops_equal_the_tables_row_by_row() {
+    let Some(folder) = data() else { return };
+    for (name, table) in [
+        ("resnet50", "resnet50"),
+        ("resnet152", "resnet152"),
+        ("vgg16", "vgg16"),
+        ("densenet121", "densenet121"),
+        ("inception-v3", "inception_v3"),
+        ("vit-b-16", "vit_b_16"),
+        ("bert-base", "bert-base"),
+        ("bert-large", "bert-large"),
+        ("gpt2", "gpt2"),
+        ("gpt2-medium", "gpt2-medium"),
+        ("gpt2-large", "gpt2-large"),
+        ("gpt2-xl", "gpt2-xl"),
+        ("llama2-7b", "llama2-7b"),
+    ] {
+        let ours = rows(&forward(&spec(name)).unwrap());
+        let mut reader = csv::Reader::from_path(folder.join(format!("{table}.csv"))).unwrap();
+        let mut count = 0;
+        for (at, row) in reader.records().enumerate() {
+            let row = row.unwrap();
+            let number = |column: usize| row[column].parse::<u64>().unwrap();
+            let theirs = (row[3].to_owned(), number(6), number(9), number(11));
+            assert_eq!(ours.get(at), Some(&theirs), "{name}, row {at}: {row:?}");
+            count += 1;
+        }
+        assert_eq!(ours.len(), count, "{name}");
+    }
+}
+
+/// Peaks of the last iteration under PyTorch's allocator: allocated and reserved bytes; kernels and FLOPs of
+/// that iteration.
+fn peaks(program: &Program) -> (u64, u64, u64, u64) {
+    use std::collections::HashMap;
+    use workloads::allocator::CachingAllocator;
+    let mut allocator = CachingAllocator::default();
+    let mut addresses = HashMap::new();
+    let mut run = |ops: &[Op]| {
+        let (mut peak, mut kernels, mut flops) = (allocator.allocated_bytes(), 0, 0);
+        for op in ops {
+            match op {
+                Op::Alloc { t, n } => {
+                    addresses.insert(*t, allocator.malloc(*n, 0).unwrap());
+                }
+                Op::Free { t } => allocator.free(addresses.remove(t).expect("live")),
+                Op::Kernel { nk, flops: work, .. } => {
+                    kernels += u64::from(*nk);
+                    flops += work;
+                }
+                _ => {}
+            }
+            peak = peak.max(allocator.allocated_bytes());
+        }
+        (peak, allocator.reserved_bytes(), kernels, flops)
+    };
+    run(&program.setup);
+    let mut last = (0, 0, 0, 0);
+    for iteration in &program.iterations {
+        last = run(iteration);
+    }
+    last
+}
+
+#[test]
+fn training_memory_is_that_of_the_recorded_runs() {
+    use std::io::BufRead as _;
+    let Some(folder) = data() else { return };
+    let model = |name: &str, batch: u64, optimizer: Optimizer| ModelSpec {
+        batch,
+        optimizer: Some(optimizer),
+        ..ModelSpec::new(name)
+    };
+    let cases = [
+        ("resnet50_b64_sgd", model("resnet50", 64, Optimizer::Momentum)),
+        ("vgg16_b64_sgd", model("vgg16", 64, Optimizer::Momentum)),
+        (
+            "densenet121_b32_sgd",
+            model("densenet121", 32, Optimizer::Momentum),
+        ),
+        ("gpt2_b4_s1024_adamw", model("gpt2", 4, Optimizer::AdamW)),
+        (
+            "bert-base_b32_s128_adam",
+            ModelSpec {
+                sequence: Some(128),
+                ..model("bert-base", 32, Optimizer::Adam)
+            },
+        ),
+        (
+            "gpt2_b8_s1024_bf16_adamw",
+            ModelSpec {
+                precision: Precision::Bf16,
+                ..model("gpt2", 8, Optimizer::AdamW)
+            },
+        ),
+    ];
+    let mut worst: f64 = 0.0;
+    for (name, spec) in cases {
+        let file = std::fs::File::open(folder.join(format!("train/{name}.train.jsonl.gz"))).unwrap();
+        let mut header = String::new();
+        let mut lines = std::io::BufReader::new(flate2::read::GzDecoder::new(file));
+        lines.read_line(&mut header).unwrap();
+        let header: serde_json::Value = serde_json::from_str(&header).unwrap();
+        let recorded = |key: &str| header["iters"][2][key].as_u64().unwrap();
+        let (peak, reserved, kernels, flops) = peaks(&generate(&spec).unwrap());
+        let off = |ours: u64, theirs: u64| ours as f64 / theirs as f64 - 1.0;
+        let (a, r) = (
+            off(peak, recorded("peak_allocated")),
+            off(reserved, recorded("peak_reserved")),
+        );
+        let total = header["flops"]["fwd"].as_u64().unwrap() + header["flops"]["bwd"].as_u64().unwrap();
+        println!(
+            "{name}: allocated {peak} ({:+.2} %), reserved {reserved} ({:+.2} %), {kernels} kernels, FLOPs {:+.3} %",
+            100.0 * a,
+            100.0 * r,
+            100.0 * off(flops, total)
+        );
+        worst = worst.max(a.abs()).max(r.abs());
+    }
+    assert!(worst < 0.05, "{worst}");
+}
