@@ -70,7 +70,10 @@ fn fast_stepped_and_from_a_file_are_equal() {
             (config, summary)
         };
         let (config, fast) = run(&text, &sets);
-        assert!(fast.driver.get("evictions").is_some_and(|n| *n > 0), "{name} fits");
+        assert!(
+            fast.driver.get("evictions").is_some_and(|n| *n > 0),
+            "{name} fits"
+        );
         let stepped: Vec<String> = sets
             .iter()
             .cloned()
