@@ -88,11 +88,11 @@ impl GraphWalk {
         let (reads, writes) = (reads.to_vec(), writes.to_vec());
         let rounds = graph.longest_row().clamp(1, MOST_ROUNDS);
         GraphWalk {
-            rounds,
             graph,
             phase,
             level,
             threads,
+            rounds,
             reads,
             writes,
         }
@@ -149,7 +149,7 @@ impl GraphWalk {
                         fill.scattered(1, NODE, Read, active(), loads);
                         fill.scattered(0, FLAG, Write, active(), stores);
                     }
-                    _ if step % 2 == 0 => {
+                    _ if step.is_multiple_of(2) => {
                         let wide = edges().map(|(t, e)| (t, u64::from(e)));
                         fill.scattered(2, WORD, Read, wide, loads);
                     }
@@ -231,7 +231,7 @@ impl GraphWalk {
                             .flat_map(|v| [(v - start, u64::from(v)), (v - start, u64::from(v) + 1)]);
                         fill.scattered(0, WORD, Read, rows, loads);
                     }
-                    _ if step % 2 == 1 => {
+                    _ if !step.is_multiple_of(2) => {
                         let wide = edges().map(|(t, e)| (t, u64::from(e)));
                         fill.scattered(1, WORD, Read, wide, loads);
                     }
