@@ -4,6 +4,7 @@
 
 mod check;
 mod explain;
+mod import;
 mod progress;
 mod run;
 mod sweep;
@@ -44,6 +45,8 @@ enum Command {
     Workload(workload::WorkloadArgs),
     /// List the hardware profiles in the binary.
     Profiles,
+    /// Turn a recording of another tool into a program.
+    Import(import::ImportArgs),
     /// Compare a component with recorded decisions of the real thing.
     #[command(subcommand)]
     Check(check::CheckCommand),
@@ -140,6 +143,7 @@ pub fn main() -> ExitCode {
         Command::Config(command) => explain::config(&command),
         Command::Workload(args) => workload::run(&args),
         Command::Profiles => explain::profiles(),
+        Command::Import(args) => import::run(&args),
         Command::Check(command) => check::run(&command),
     };
     match result {

@@ -89,6 +89,8 @@ pub struct PlacedOp<'a> {
     pub launches: u32,
     /// Only `read_bytes` of the first range are touched, scattered.
     pub sparse: bool,
+    /// Recorded duration.
+    pub duration: Option<Time>,
 }
 
 /// Threads of an element-wise block, and elements of 4 bytes that one covers (PyTorch's vectorised
@@ -105,10 +107,16 @@ const GEMM_THREADS: u32 = 256;
 /// Turns an op into a kernel.
 pub fn lower(op: &PlacedOp<'_>, gpu: &GpuShape) -> Kernel {
     let class = class_of(op.name);
-    let duration = gpu.duration(
-        op.flops as f64,
-        (op.read_bytes + op.write_bytes) as f64,
-        op.launches,
+    let duration = op.duration.map_or_else(
+        || {
+            gpu.duration(
+                op.flops as f64,
+                (op.read_bytes + op.write_bytes) as f64,
+                op.launches,
+            )
+        },
+        // A kernel has to end after it begins.
+        |recorded| recorded.max(Time::from_ns(1)),
     );
     let (pattern, threads) = match class {
         Class::Gemm => gemm(op).map_or_else(

@@ -154,6 +154,7 @@ impl Builder<'_> {
             nk: 1,
             sparse: false,
             stream: 0,
+            ns: None,
             pattern: Some(Arc::new(pattern)),
         });
     }

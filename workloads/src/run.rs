@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use sim_core::Time;
 use sim_core::pages::{BLOCK_BYTES, ByteRange, PAGE_BYTES};
 
 use crate::allocator::{Allocator, AllocatorKind, AllocatorSpec, Backing};
@@ -189,6 +190,7 @@ impl<'a> Run<'a> {
                 nk,
                 sparse,
                 stream,
+                ns,
                 pattern,
             } => {
                 let placed = PlacedOp {
@@ -200,6 +202,7 @@ impl<'a> Run<'a> {
                     write_bytes: *wb,
                     launches: *nk,
                     sparse: *sparse,
+                    duration: ns.map(Time::from_ns),
                 };
                 if placed.reads.is_empty() && placed.writes.is_empty() {
                     return Ok(());

@@ -165,6 +165,7 @@ impl<'a> Bench<'a> {
             nk: 1,
             sparse: false,
             stream: 0,
+            ns: None,
             pattern: Some(Arc::new(pattern)),
         });
         Ok(())

@@ -12,7 +12,7 @@
 //! | --- | --- | --- |
 //! | `alloc` | `t`, `n` | tensor `t` of `n` bytes is allocated |
 //! | `free` | `t` | it is freed |
-//! | `kernel` | `name`, `r`, `w`, `flops`, `rb`, `wb`, `nk`, `sparse`, `stream`, `pattern` | a kernel: ranges `[tensor, offset, bytes]` read and written, work, launches |
+//! | `kernel` | `name`, `r`, `w`, `flops`, `rb`, `wb`, `nk`, `sparse`, `stream`, `ns`, `pattern` | a kernel: ranges `[tensor, offset, bytes]` read and written, work, launches, recorded duration |
 //! | `h2d` | `w` | the host copies into these ranges (`cudaMemcpyAsync`) |
 //! | `cpu` | `w`, `write` | the CPU touches these ranges |
 //! | `sync` | | the host waits for the device |
@@ -109,6 +109,9 @@ pub enum Op {
         /// In-order queue.
         #[serde(default, skip_serializing_if = "is_zero32")]
         stream: u32,
+        /// Duration with everything resident, nanoseconds, as recorded; without it, from work and bytes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ns: Option<u64>,
         /// How it walks over its ranges, if not as the class of its name does.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pattern: Option<Arc<PatternSpec>>,

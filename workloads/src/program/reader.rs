@@ -13,6 +13,8 @@ use super::{FORMAT, Op, Piece, Program, ProgramError};
 const MAX_LINE: u64 = 64 << 20;
 /// Bytes of a tensor, at most: 1 PiB.
 const MAX_TENSOR: u64 = 1 << 50;
+/// Duration of a kernel, at most, nanoseconds: 11 days.
+const MAX_NS: u64 = 1_000_000_000_000_000;
 /// Ranges of one operation, at most.
 const MAX_PIECES: usize = 1 << 20;
 
@@ -193,8 +195,19 @@ impl Checker {
                 self.freed.insert(*t);
             }
             Op::Kernel {
-                name, r, w, pattern, ..
+                name,
+                r,
+                w,
+                ns,
+                pattern,
+                ..
             } => {
+                if ns.is_some_and(|ns| ns > MAX_NS) {
+                    return Err(format!(
+                        "kernel {name:?} has ns = {}; accepted: up to {MAX_NS}",
+                        ns.unwrap_or_default()
+                    ));
+                }
                 for pieces in [r, w] {
                     self.check_pieces(pieces, &format!("kernel {name:?}"))?;
                 }
