@@ -401,12 +401,12 @@ fn more_products() {
     let (a, x1, x2, y1, y2) = (0, 1, 2, 3, 4);
     compare(&made, 0, |b, load, store| by_rows(n, b, [a, y1, x1], load, store));
     compare(&made, 1, |b, load, store| {
-        by_columns(n, b, [a, y2, x2], load, store)
+        by_columns(n, b, [a, y2, x2], load, store);
     });
     let made = launches("bicg", &[("n", n)]);
     let (a, r, p, s, q) = (0, 1, 2, 3, 4);
     compare(&made, 0, |b, load, store| {
-        by_columns(n, b, [a, r, s], load, store)
+        by_columns(n, b, [a, r, s], load, store);
     });
     compare(&made, 1, |b, load, store| by_rows(n, b, [a, p, q], load, store));
     let (n, m) = (43, 3000);
