@@ -8,41 +8,8 @@ mod launches;
 
 use std::collections::BTreeSet;
 
-use launches::{Launches, blocks_of, launches};
-use sim_core::access::{AccessPattern, StepAccesses};
-
-/// Loads and stores of one thread: array (in the order of allocation) and byte.
-type Touch<'a> = &'a mut dyn FnMut(usize, u64);
-
-/// Compares launch `which` of the kernel: `thread(block, loads, stores)` reports what all threads of a
-/// block touch.
-fn compare(made: &Launches, which: usize, thread: impl Fn(u64, Touch, Touch)) {
-    let kernel = &made.kernels[which];
-    let mut step = StepAccesses::default();
-    for block in 0..kernel.pattern.blocks() {
-        let (mut loads, mut stores) = (BTreeSet::new(), BTreeSet::new());
-        thread(
-            block,
-            &mut |array, byte| {
-                assert!(byte < made.arrays[array].bytes, "{} {array} {byte}", kernel.name);
-                loads.insert((made.arrays[array].start + byte) / 4096);
-            },
-            &mut |array, byte| {
-                assert!(byte < made.arrays[array].bytes, "{} {array} {byte}", kernel.name);
-                stores.insert((made.arrays[array].start + byte) / 4096);
-            },
-        );
-        let (mut found_loads, mut found_stores) = (BTreeSet::new(), BTreeSet::new());
-        for s in 0..kernel.pattern.steps() {
-            step.clear();
-            kernel.pattern.step(block, s, &mut step);
-            found_loads.extend(step.loads.iter().flat_map(launches::pages));
-            found_stores.extend(step.stores.iter().flat_map(launches::pages));
-        }
-        assert_eq!(found_loads, loads, "{}: loads of block {block}", kernel.name);
-        assert_eq!(found_stores, stores, "{}: stores of block {block}", kernel.name);
-    }
-}
+use launches::{Touch, blocks_of, compare, launches};
+use sim_core::access::AccessPattern;
 
 #[test]
 fn streams() {
@@ -425,4 +392,268 @@ fn networks() {
             (0..54).for_each(|tap| load(1, (f * 54 + tap) * 4));
         }
     });
+}
+
+#[test]
+fn more_products() {
+    let n = 520;
+    let made = launches("mvt", &[("n", n)]);
+    let (a, x1, x2, y1, y2) = (0, 1, 2, 3, 4);
+    compare(&made, 0, |b, load, store| by_rows(n, b, [a, y1, x1], load, store));
+    compare(&made, 1, |b, load, store| {
+        by_columns(n, b, [a, y2, x2], load, store);
+    });
+    let made = launches("bicg", &[("n", n)]);
+    let (a, r, p, s, q) = (0, 1, 2, 3, 4);
+    compare(&made, 0, |b, load, store| {
+        by_columns(n, b, [a, r, s], load, store);
+    });
+    compare(&made, 1, |b, load, store| by_rows(n, b, [a, p, q], load, store));
+    let (n, m) = (43, 3000);
+    let made = launches("gemv", &[("n", n), ("m", m)]);
+    compare(&made, 0, |b, load, store| {
+        // Eight warps, a row each.
+        for i in (8 * b..8 * (b + 1)).filter(|i| *i < n) {
+            for j in 0..m {
+                load(0, (i * m + j) * 4);
+                load(1, j * 4);
+            }
+            store(2, i * 4);
+        }
+    });
+}
+
+fn by_rows(n: u64, b: u64, [a, x, out]: [usize; 3], load: Touch, store: Touch) {
+    for i in (256 * b..256 * (b + 1)).filter(|i| *i < n) {
+        for j in 0..n {
+            load(a, (i * n + j) * 4);
+            load(x, j * 4);
+        }
+        store(out, i * 4);
+    }
+}
+
+fn by_columns(n: u64, b: u64, [a, x, out]: [usize; 3], load: Touch, store: Touch) {
+    for j in (256 * b..256 * (b + 1)).filter(|j| *j < n) {
+        for i in 0..n {
+            load(a, (i * n + j) * 4);
+            load(x, i * 4);
+        }
+        store(out, j * 4);
+    }
+}
+
+#[test]
+fn sweeps_of_a_plane() {
+    let n = 128;
+    let five = |i: u64, j: u64| [(i, j), (i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1)];
+    let inside = |i: u64| (1..n - 1).contains(&i);
+    let made = launches("stencil-2d", &[("n", n), ("steps", 2)]);
+    for which in 0..2 {
+        let (from, to) = [(0, 1), (1, 0)][which];
+        compare(&made, which, |b, load, store| {
+            for (i, j) in tile(b % 4, b / 4, (32, 8)).filter(|(i, j)| inside(*i) && inside(*j)) {
+                for (i, j) in five(i, j) {
+                    load(from, (i * n + j) * 4);
+                }
+                store(to, (i * n + j) * 4);
+            }
+        });
+    }
+    let made = launches("gauss-seidel", &[("n", n), ("steps", 1)]);
+    assert_eq!(made.kernels.len(), 2);
+    for colour in 0..2 {
+        compare(&made, colour, |b, load, store| {
+            for (i, j) in tile(b % 4, b / 4, (32, 8)).filter(|(i, j)| inside(*i) && inside(*j)) {
+                if (i + j) % 2 == colour as u64 {
+                    for (i, j) in five(i, j) {
+                        load(0, (i * n + j) * 4);
+                    }
+                    load(1, (i * n + j) * 4);
+                    store(0, (i * n + j) * 4);
+                }
+            }
+        });
+    }
+    let (n, depth) = (128, 9);
+    let made = launches("stencil-3d", &[("n", n), ("m", depth), ("steps", 1)]);
+    compare(&made, 0, |b, load, store| {
+        for (i, j) in tile(b % 2, b / 2, (64, 4)).filter(|(i, j)| inside(*i) && inside(*j)) {
+            for k in 1..depth - 1 {
+                for (i, j) in five(i, j) {
+                    load(0, ((k * n + i) * n + j) * 4);
+                }
+                load(0, (((k - 1) * n + i) * n + j) * 4);
+                load(0, (((k + 1) * n + i) * n + j) * 4);
+                store(1, ((k * n + i) * n + j) * 4);
+            }
+        }
+    });
+}
+
+/// One V-cycle between grids of 64 and 32; restriction over 4 x 4, prolongation over 3 x 3 points.
+#[test]
+fn grids_of_a_cycle() {
+    let n = 64_u64;
+    let made = launches("multigrid", &[("n", n), ("steps", 1)]);
+    let names: Vec<&str> = made.kernels.iter().map(|kernel| &*kernel.name).collect();
+    // Three grids, 64 to 16: two smooths before, two after on each but the coarsest.
+    assert_eq!(names.len(), 2 * (2 + 2 + 3) + 2);
+    assert_eq!(names[2..4], ["multigrid-residual", "multigrid-restrict"]);
+    let (u, f, r, coarse_u, coarse_f) = (0, 1, 2, 3, 4);
+    compare(&made, 2, |b, load, store| {
+        for (i, j) in tile(b % 2, b / 2, (32, 8)) {
+            for (i, j) in [
+                (i, j),
+                (i.saturating_sub(1), j),
+                ((i + 1).min(n - 1), j),
+                (i, j.saturating_sub(1)),
+                (i, (j + 1).min(n - 1)),
+            ] {
+                load(u, (i * n + j) * 4);
+            }
+            load(f, (i * n + j) * 4);
+            store(r, (i * n + j) * 4);
+        }
+    });
+    compare(&made, 3, |b, load, store| {
+        for (i, j) in tile(0, b, (32, 8)) {
+            for (di, dj) in tile(0, 0, (4, 4)) {
+                let (y, x) = ((2 * i + di).saturating_sub(1), (2 * j + dj).saturating_sub(1));
+                if y < n && x < n {
+                    load(r, (y * n + x) * 4);
+                }
+            }
+            store(coarse_f, (i * 32 + j) * 4);
+            store(coarse_u, (i * 32 + j) * 4);
+        }
+    });
+    let prolong = names
+        .iter()
+        .rposition(|name| *name == "multigrid-prolong")
+        .unwrap();
+    compare(&made, prolong, |b, load, store| {
+        for (i, j) in tile(b % 2, b / 2, (32, 8)) {
+            for (di, dj) in tile(0, 0, (3, 3)) {
+                let (y, x) = ((i / 2 + di).wrapping_sub(1), (j / 2 + dj).wrapping_sub(1));
+                if y < 32 && x < 32 {
+                    load(coarse_u, (y * 32 + x) * 4);
+                }
+            }
+            load(u, (i * n + j) * 4);
+            store(u, (i * n + j) * 4);
+        }
+    });
+}
+
+#[test]
+fn whole_tensors() {
+    let n = launches::ARRAY_BYTES / 4;
+    let made = launches("element-wise", &[]);
+    compare(&made, 0, |b, load, store| {
+        for i in (512 * b..512 * (b + 1)).filter(|i| *i < n) {
+            load(0, i * 4);
+            store(1, i * 4);
+        }
+    });
+    let made = launches("reduction", &[("blocks", 5)]);
+    compare(&made, 0, |b, load, store| {
+        // 8,192 floats for each of five blocks in turn.
+        for i in (0..n).filter(|i| i / 8192 % 5 == b) {
+            load(0, i * 4);
+        }
+        store(1, b * 4);
+    });
+    compare(&made, 1, |_, load, store| {
+        (0..5).for_each(|b| load(1, b * 4));
+        store(2, 0);
+    });
+    let made = launches("adam", &[("n", 3)]);
+    compare(&made, 0, |b, load, store| {
+        // Chunks of 65,536 floats of three tensors one after another.
+        for at in (65_536 * b..65_536 * (b + 1))
+            .step_by(256)
+            .filter(|at| *at < 3 * n)
+        {
+            let (tensor, byte) = ((at / n) as usize, at % n * 4);
+            for list in 0..4 {
+                load(4 * tensor + list, byte);
+                if list != 1 {
+                    store(4 * tensor + list, byte);
+                }
+            }
+        }
+        // The last byte of the chunk and of each tensor in it.
+        for at in (65_536 * b..(65_536 * (b + 1)).min(3 * n))
+            .filter(|at| at % n == n - 1 || at % n == 0 || at + 1 == (65_536 * (b + 1)).min(3 * n))
+        {
+            let (tensor, byte) = ((at / n) as usize, at % n * 4);
+            for list in 0..4 {
+                load(4 * tensor + list, byte);
+                if list != 1 {
+                    store(4 * tensor + list, byte);
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn rows_with_parameters() {
+    let (rows, columns) = (9, 20_000);
+    let made = launches("layer-norm", &[("n", rows), ("m", columns)]);
+    // 80,000 bytes do not stay in shared memory: the row is read twice.
+    assert_eq!(made.kernels[0].pattern.steps(), 2);
+    let (x, y, scale, shift, mean, deviation) = (0, 1, 2, 3, 4, 5);
+    compare(&made, 0, |b, load, store| {
+        for j in 0..columns {
+            load(x, (b * columns + j) * 4);
+            load(scale, j * 4);
+            load(shift, j * 4);
+            store(y, (b * columns + j) * 4);
+        }
+        store(mean, b * 4);
+        store(deviation, b * 4);
+    });
+}
+
+#[test]
+fn column_buffers() {
+    let (images, channels, filters, side) = (2, 3, 5, 40);
+    let shape = [
+        ("batch", images),
+        ("m", channels),
+        ("k", filters),
+        ("n", side),
+        ("stride", 3),
+    ];
+    let made = launches("conv-im2col", &shape);
+    assert_eq!(made.kernels.len(), 4);
+    let pixels = side * side;
+    for image in 0..images {
+        compare(&made, 2 * image as usize, |b, load, store| {
+            let (part, channel) = (b % 4, b / 4);
+            for p in (512 * part..512 * (part + 1)).filter(|p| *p < pixels) {
+                for tap in 0..9 {
+                    let (y, x) = (
+                        (p / side + tap / 3).wrapping_sub(1),
+                        (p % side + tap % 3).wrapping_sub(1),
+                    );
+                    if y < side && x < side {
+                        load(0, ((image * channels + channel) * pixels + y * side + x) * 4);
+                    }
+                    store(3, ((channel * 9 + tap) * pixels + p) * 4);
+                }
+            }
+        });
+        // The product reads filters and columns whole, and writes the image's part of the result.
+        compare(&made, 2 * image as usize + 1, |b, load, store| {
+            let column = b * 128;
+            for j in column..(column + 128).min(pixels) {
+                (0..27).for_each(|tap| load(3, (tap * pixels + j) * 4));
+                (0..filters).for_each(|f| store(2, ((image * filters + f) * pixels + j) * 4));
+            }
+            (0..filters * 27).for_each(|w| load(1, w * 4));
+        });
+    }
 }

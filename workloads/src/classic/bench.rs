@@ -9,7 +9,7 @@ use crate::pattern::{Axis, PatternSpec, Window};
 use crate::program::{Op, Piece, Program, ProgramError};
 
 /// Launches of an iteration, at most: each is kept in memory.
-const MOST_LAUNCHES: usize = 1 << 18;
+const MOST_LAUNCHES: usize = 1 << 17;
 /// Bytes of an array, at most.
 const MOST_BYTES: u128 = 1 << 46;
 

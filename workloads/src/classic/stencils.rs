@@ -126,13 +126,17 @@ fn parboil(b: &mut Bench) -> Result<(), ProgramError> {
     let marches = (depth - 2) as u32;
     let points = n * n * (depth - 2);
     for _ in 0..steps {
-        // Step k makes plane k + 1: it loads plane k + 2 anew; the first step loads three planes.
+        // Step k makes plane k + 1: its own points of the plane ahead, the plane itself with its
+        // neighbours; the first step also its own points of plane 0.
         let first = tiles
-            .window(0, [1; 4])
-            .planes(Axis::new(2, depth), plane)
+            .interior(0, 1)
+            .planes(Axis::new(1, depth), plane)
             .in_steps(0, 1);
-        let ahead = tiles
+        let around = tiles
             .window(0, [1; 4])
+            .planes(Axis::new(1, depth).at(1).step(1), plane);
+        let ahead = tiles
+            .interior(0, 1)
             .planes(Axis::new(1, depth).at(2).step(1), plane);
         let made = tiles
             .interior(1, 1)
@@ -140,7 +144,7 @@ fn parboil(b: &mut Bench) -> Result<(), ProgramError> {
         let spec = WindowsSpec {
             grid: tiles.grid(),
             steps: marches,
-            windows: vec![first, ahead, made],
+            windows: vec![first, around, ahead, made],
             ..WindowsSpec::default()
         };
         let work = Work {

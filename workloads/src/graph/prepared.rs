@@ -14,6 +14,7 @@ const MOST_ITERATIONS: usize = 1000;
 pub struct Prepared {
     /// The graph.
     pub graph: Graph,
+    longest_row: OnceLock<u32>,
     levels: OnceLock<Vec<u32>>,
     active: OnceLock<Vec<Vec<u32>>>,
 }
@@ -25,6 +26,14 @@ impl Prepared {
             graph,
             ..Prepared::default()
         }
+    }
+
+    /// Edges of the vertex that has most.
+    pub fn longest_row(&self) -> u32 {
+        *self.longest_row.get_or_init(|| {
+            let lengths = (0..self.graph.vertices()).map(|v| self.graph.row(v).len() as u32);
+            lengths.max().unwrap_or(0)
+        })
     }
 
     /// Where searches begin: the first vertex that has an edge.

@@ -1,7 +1,8 @@
 //! Graph algorithms, one thread a vertex: what a block touches is computed on the graph.
 //!
 //! A step ends where the next addresses depend on what was loaded: flags, then rows, then edges, then
-//! what the edges lead to. A thread's edges are taken together.
+//! what the edges lead to. A thread goes over its edges one after another: a round each, or an equal part
+//! of them where it has more than [`MOST_ROUNDS`].
 
 use std::sync::Arc;
 
@@ -42,15 +43,18 @@ impl Phase {
         }
     }
 
-    const fn steps(self) -> u32 {
+    const fn steps(self, rounds: u32) -> u32 {
         match self {
-            Phase::BfsExpand => 4,
-            Phase::SsspRelax | Phase::PageRank => 3,
+            Phase::BfsExpand => 2 + 2 * rounds,
+            Phase::SsspRelax => 2 + rounds,
+            Phase::PageRank => 1 + 2 * rounds,
             Phase::BfsCommit | Phase::SsspUpdate => 1,
         }
     }
 }
 
+/// Rounds over the edges of a thread, at most: bounds the steps of graphs with a few very long rows.
+pub const MOST_ROUNDS: u32 = 16;
 /// Bytes of a flag.
 const FLAG: u64 = 1;
 /// Bytes of a vertex or edge number, a distance, a rank.
@@ -65,6 +69,8 @@ pub struct GraphWalk {
     phase: Phase,
     level: u32,
     threads: u32,
+    /// Rounds over the edges.
+    rounds: u32,
     reads: Vec<ByteRange>,
     writes: Vec<ByteRange>,
 }
@@ -80,11 +86,13 @@ impl GraphWalk {
         writes: &[ByteRange],
     ) -> GraphWalk {
         let (reads, writes) = (reads.to_vec(), writes.to_vec());
+        let rounds = graph.longest_row().clamp(1, MOST_ROUNDS);
         GraphWalk {
             graph,
             phase,
             level,
             threads,
+            rounds,
             reads,
             writes,
         }
@@ -95,6 +103,14 @@ impl GraphWalk {
         let all = u64::from(self.graph.graph.vertices());
         let first = (block * u64::from(self.threads)).min(all);
         (first as u32)..((first + u64::from(self.threads)).min(all) as u32)
+    }
+
+    /// The edges of `vertex` that its thread takes in a round.
+    fn edges(&self, vertex: u32, round: u32) -> std::ops::Range<u32> {
+        let row = self.graph.graph.row(vertex);
+        let part = (row.end - row.start).div_ceil(self.rounds);
+        let first = row.start + (part * round).min(row.end - row.start);
+        first..(first + part).min(row.end)
     }
 
     fn range(&self, kind: AccessKind, operand: usize) -> ByteRange {
@@ -119,7 +135,8 @@ impl GraphWalk {
                 let levels = self.graph.levels();
                 let frontier = || vertices.clone().filter(|v| levels[*v as usize] == self.level);
                 let active = || frontier().map(|v| (v - start, u64::from(v)));
-                let edges = || frontier().flat_map(|v| graph.row(v).map(move |e| (v - start, e)));
+                let round = step.saturating_sub(2) / 2;
+                let edges = || frontier().flat_map(|v| self.edges(v, round).map(move |e| (v - start, e)));
                 let onward = || {
                     edges()
                         .map(|(t, e)| (t, graph.target(e)))
@@ -132,7 +149,7 @@ impl GraphWalk {
                         fill.scattered(1, NODE, Read, active(), loads);
                         fill.scattered(0, FLAG, Write, active(), stores);
                     }
-                    2 => {
+                    _ if step.is_multiple_of(2) => {
                         let wide = edges().map(|(t, e)| (t, u64::from(e)));
                         fill.scattered(2, WORD, Read, wide, loads);
                     }
@@ -165,9 +182,10 @@ impl GraphWalk {
                 });
                 let own = || active.iter().map(|v| (v - start, u64::from(*v)));
                 let edges = || {
-                    active
-                        .iter()
-                        .flat_map(|v| graph.row(*v).map(move |e| (v - start, e)))
+                    active.iter().flat_map(|v| {
+                        self.edges(*v, step.saturating_sub(2))
+                            .map(move |e| (v - start, e))
+                    })
                 };
                 match step {
                     0 => fill.swept(0, FLAG, Read, block, loads),
@@ -200,10 +218,11 @@ impl GraphWalk {
                 fill.swept(2, WORD, Write, block, stores);
             }
             Phase::PageRank => {
+                let round = step.saturating_sub(1) / 2;
                 let edges = || {
                     vertices
                         .clone()
-                        .flat_map(|v| graph.row(v).map(move |e| (v - start, e)))
+                        .flat_map(|v| self.edges(v, round).map(move |e| (v - start, e)))
                 };
                 match step {
                     0 => {
@@ -212,14 +231,16 @@ impl GraphWalk {
                             .flat_map(|v| [(v - start, u64::from(v)), (v - start, u64::from(v) + 1)]);
                         fill.scattered(0, WORD, Read, rows, loads);
                     }
-                    1 => {
+                    _ if !step.is_multiple_of(2) => {
                         let wide = edges().map(|(t, e)| (t, u64::from(e)));
                         fill.scattered(1, WORD, Read, wide, loads);
                     }
                     _ => {
                         let to = edges().map(|(t, e)| (t, u64::from(graph.target(e))));
                         fill.scattered(2, WORD, Read, to, loads);
-                        fill.swept(0, WORD, Write, block, stores);
+                        if step + 1 == self.steps() {
+                            fill.swept(0, WORD, Write, block, stores);
+                        }
                     }
                 }
             }
@@ -292,7 +313,7 @@ impl AccessPattern for GraphWalk {
     }
 
     fn steps(&self) -> u32 {
-        self.phase.steps()
+        self.phase.steps(self.rounds)
     }
 
     fn step(&self, block: u64, step: u32, out: &mut StepAccesses) {

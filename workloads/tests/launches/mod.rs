@@ -1,9 +1,9 @@
 //! Built-in kernels under one managed allocation per tensor: their arrays and launches.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sim_core::Time;
-use sim_core::access::{Access, AccessPattern};
+use sim_core::access::{Access, AccessPattern, StepAccesses};
 use sim_core::pages::ByteRange;
 use workloads::allocator::{AllocatorKind, AllocatorSpec};
 use workloads::classic::{self, Options};
@@ -80,4 +80,39 @@ pub fn blocks_of(made: &Launches, which: usize) -> u64 {
 /// The pages of an access.
 pub fn pages(access: &Access) -> std::ops::Range<u64> {
     access.first.0..access.first.0 + u64::from(access.pages)
+}
+
+/// Loads and stores of one thread: array (in the order of allocation) and byte.
+#[allow(dead_code)]
+pub type Touch<'a> = &'a mut dyn FnMut(usize, u64);
+
+/// Compares launch `which` of the kernel: `thread(block, loads, stores)` reports what all threads of a
+/// block touch.
+#[allow(dead_code)]
+pub fn compare(made: &Launches, which: usize, thread: impl Fn(u64, Touch, Touch)) {
+    let kernel = &made.kernels[which];
+    let mut step = StepAccesses::default();
+    for block in 0..kernel.pattern.blocks() {
+        let (mut loads, mut stores) = (BTreeSet::new(), BTreeSet::new());
+        thread(
+            block,
+            &mut |array, byte| {
+                assert!(byte < made.arrays[array].bytes, "{} {array} {byte}", kernel.name);
+                loads.insert((made.arrays[array].start + byte) / 4096);
+            },
+            &mut |array, byte| {
+                assert!(byte < made.arrays[array].bytes, "{} {array} {byte}", kernel.name);
+                stores.insert((made.arrays[array].start + byte) / 4096);
+            },
+        );
+        let (mut found_loads, mut found_stores) = (BTreeSet::new(), BTreeSet::new());
+        for s in 0..kernel.pattern.steps() {
+            step.clear();
+            kernel.pattern.step(block, s, &mut step);
+            found_loads.extend(step.loads.iter().flat_map(pages));
+            found_stores.extend(step.stores.iter().flat_map(pages));
+        }
+        assert_eq!(found_loads, loads, "{}: loads of block {block}", kernel.name);
+        assert_eq!(found_stores, stores, "{}: stores of block {block}", kernel.name);
+    }
 }
