@@ -1,7 +1,5 @@
 //! `uvmsim import`.
 
-use std::fs::File;
-use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -44,14 +42,15 @@ pub(super) fn run(args: &ImportArgs) -> Result<bool, CliError> {
     let imported = import(&args.files, &limits).map_err(|error| CliError::input(error.to_string()))?;
     print(&report(&imported.report))?;
     if let Some(output) = &args.output {
-        write_program(&imported.program, output)?;
+        workloads::program::save(&imported.program, output)
+            .map_err(|error| CliError::Failed(error.to_string()))?;
         print(&format!("written to {}\n", output.display()))?;
     }
     Ok(true)
 }
 
 /// Can the program be written there?
-pub(super) fn check_output(output: &Path) -> Result<(), CliError> {
+fn check_output(output: &Path) -> Result<(), CliError> {
     let refuse = |what: &str| Err(CliError::input(format!("{}: {what}", output.display())));
     if output.is_dir() {
         return refuse("it is a folder");
@@ -63,34 +62,6 @@ pub(super) fn check_output(output: &Path) -> Result<(), CliError> {
         return refuse("there is no such folder");
     }
     Ok(())
-}
-
-/// Writes a program, compressed as its name says; nothing incomplete stays.
-pub(super) fn write_program(program: &workloads::Program, output: &Path) -> Result<(), CliError> {
-    let name = output.to_string_lossy();
-    let partial = PathBuf::from(format!("{name}.partial-{}", std::process::id()));
-    let attempt = || -> std::io::Result<()> {
-        let mut file = BufWriter::new(File::create(&partial)?);
-        if name.ends_with(".zst") {
-            // Level 19 halves a program against the default; programs are written once and read often.
-            let mut encoder = zstd::Encoder::new(&mut file, 12)?;
-            workloads::program::write(program, &mut encoder)?;
-            encoder.finish()?;
-        } else if name.ends_with(".gz") {
-            let mut encoder = flate2::write::GzEncoder::new(&mut file, flate2::Compression::default());
-            workloads::program::write(program, &mut encoder)?;
-            encoder.finish()?;
-        } else {
-            workloads::program::write(program, &mut file)?;
-        }
-        file.flush()?;
-        std::fs::rename(&partial, output)
-    };
-    attempt().map_err(|error| {
-        // What is there is of no use.
-        let _ = std::fs::remove_file(&partial);
-        CliError::Failed(format!("cannot write {name}: {error}"))
-    })
 }
 
 fn report(report: &Report) -> String {

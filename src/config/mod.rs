@@ -37,10 +37,33 @@ use document::{Extra, Setting};
 use schema::Key;
 use sections::{
     DriverSection, EngineSection, GpuConfig, HardwareSection, HostCostSection, LinkSection, MemorySection,
-    ParamSection, StudySection, WorkloadSection,
+    ModelSection, ParamSection, StudySection, WorkloadSection,
 };
 use sweep::Axis;
 use value::Value;
+
+/// Names of the built-in models: those of `workloads::model`, in its order.
+pub const MODELS: &[&str] = &[
+    "resnet18",
+    "resnet50",
+    "resnet101",
+    "resnet152",
+    "vgg16",
+    "alexnet",
+    "densenet121",
+    "inception-v3",
+    "vit-b-16",
+    "bert-base",
+    "bert-large",
+    "gpt2",
+    "gpt2-medium",
+    "gpt2-large",
+    "gpt2-xl",
+    "llama2-7b",
+    "whisper-small",
+    "dlrm",
+    "gcn",
+];
 
 /// Names of the built-in kernels: those of `workloads::builtin`, in its order.
 pub const KERNELS: &[&str] = &[
@@ -141,6 +164,8 @@ pub struct Sections {
     pub workload: WorkloadSection,
     /// `[workload.param]`.
     pub param: ParamSection,
+    /// The built-in model, if one is run.
+    pub model: ModelSection,
     /// `[engine]`.
     pub engine: EngineSection,
     /// `[gpu]`.
@@ -321,21 +346,23 @@ struct Layers {
 impl Layers {
     fn apply(&mut self, settings: &[Setting], origin: &Origin) {
         for setting in settings {
-            // The two ways to say how much memory there is exclude each other: the later one wins.
-            let other = match setting.key.path {
-                "memory.oversubscription" => Some("memory.capacity"),
-                "memory.capacity" => Some("memory.oversubscription"),
-                "workload.kernel" => Some("workload.program"),
-                "workload.program" => Some("workload.kernel"),
-                _ => None,
+            // Of keys that exclude each other the later one wins.
+            let others: &[&str] = match setting.key.path {
+                "memory.oversubscription" => &["memory.capacity"],
+                "memory.capacity" => &["memory.oversubscription"],
+                "workload.kernel" => &["workload.program", "workload.model"],
+                "workload.program" => &["workload.kernel", "workload.model"],
+                "workload.model" => &["workload.program", "workload.kernel"],
+                _ => &[],
             };
-            if let Some(other) = other
-                && !neutral(setting)
-                && let Some(resolved) = self.values.get_mut(other)
-                && let Some(key) = schema::key(other)
-                && let Some(word) = key.words.first()
-            {
-                resolved.setting.value = Value::Word(word);
+            for other in others {
+                if !neutral(setting)
+                    && let Some(resolved) = self.values.get_mut(other)
+                    && let Some(key) = schema::key(other)
+                    && let Some(word) = key.words.first()
+                {
+                    resolved.setting.value = Value::Word(word);
+                }
             }
             let resolved = Resolved {
                 setting: setting.clone(),
@@ -364,6 +391,7 @@ impl ResolvedConfig {
             memory: MemorySection::read(&get).map_err(missing)?,
             workload: WorkloadSection::read(&get).map_err(missing)?,
             param: ParamSection::read(&get).map_err(missing)?,
+            model: ModelSection::read(&get).map_err(missing)?,
             engine: EngineSection::read(&get).map_err(missing)?,
             gpu: GpuConfig::read(&get).map_err(missing)?,
             link: LinkSection::read(&get).map_err(missing)?,

@@ -7,9 +7,11 @@ use super::document::Setting;
 use super::{Origin, ResolvedConfig};
 
 /// Pairs of keys of which one text may give only one.
-const EXCLUDE: [(&str, &str); 2] = [
+const EXCLUDE: [(&str, &str); 4] = [
     ("memory.oversubscription", "memory.capacity"),
     ("workload.program", "workload.kernel"),
+    ("workload.program", "workload.model"),
+    ("workload.kernel", "workload.model"),
 ];
 
 /// Launches of a micro-benchmark; its operations are listed in memory, some 450 bytes a launch.

@@ -8,6 +8,7 @@ use sim_core::Time;
 use sim_core::pages::BLOCK_BYTES;
 use workloads::allocator::{AllocatorKind, AllocatorSpec, Options};
 use workloads::builtin::Builtin;
+use workloads::model::ModelSpec;
 use workloads::{GpuShape, HostOp, Program, ProgramError, Run};
 
 use super::{CopyRow, Progress, RunResult, Simulate, SimulateError, figures};
@@ -71,8 +72,14 @@ impl Simulator {
         if let Some(path) = config.program_path() {
             return Ok(Work::Program(self.program(&path)?, allocator(workload)?));
         }
+        if let Some(spec) = model_spec(config) {
+            let program = workloads::model::generate(&spec).map_err(input)?;
+            return Ok(Work::Program(Arc::new(program), allocator(workload)?));
+        }
         let Some(kernel) = &workload.kernel else {
-            return Err(input("nothing to run: give workload.program or workload.kernel"));
+            return Err(input(
+                "nothing to run: give workload.program, workload.model or workload.kernel",
+            ));
         };
         let builtin =
             Builtin::find(kernel).ok_or_else(|| input(format!("workload.kernel: no kernel {kernel:?}")))?;
@@ -81,6 +88,31 @@ impl Simulator {
             .map_err(input)?;
         Ok(Work::Program(Arc::new(program), AllocatorKind::PerTensor.into()))
     }
+}
+
+/// Iterations of a generated model that differ: the first one makes the optimizer's state, and a program
+/// goes on with its later iterations over and over.
+const MODEL_ITERATIONS: u32 = 3;
+
+/// The built-in model of `[workload]`, if one is named.
+pub(crate) fn model_spec(config: &ResolvedConfig) -> Option<ModelSpec> {
+    let model = &config.model;
+    // The choices of the keys are the names of the types.
+    Some(ModelSpec {
+        name: model.model.clone()?,
+        batch: model.batch_size,
+        sequence: model.sequence,
+        image: model.image,
+        precision: model.precision.parse().unwrap_or_default(),
+        optimizer: model.optimizer.as_deref().and_then(|name| name.parse().ok()),
+        implementation: model.optimizer_kernels.parse().unwrap_or_default(),
+        checkpointing: model.checkpointing,
+        accumulation: model.accumulation,
+        zero_grad: model.zero_grad.parse().unwrap_or_default(),
+        task: model.task.parse().unwrap_or_default(),
+        tokens: model.tokens,
+        iterations: config.workload.iterations.min(MODEL_ITERATIONS),
+    })
 }
 
 /// What a built-in kernel is made from.

@@ -4,7 +4,7 @@ mod bridge;
 mod figures;
 
 pub use bridge::Simulator;
-pub(crate) use bridge::kernel_options;
+pub(crate) use bridge::{kernel_options, model_spec};
 
 use std::fmt;
 

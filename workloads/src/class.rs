@@ -13,6 +13,8 @@ pub enum Class {
     Gemm,
     /// Column buffers of convolutions.
     Im2Col,
+    /// A whole convolution as one implicit product: images in, images out, in step, the filters with them.
+    Convolution,
     /// Pooling and other windows.
     Window,
     /// Rows picked from a table.
@@ -47,6 +49,17 @@ const NAMES: &[(Class, &[&str])] = &[
         ],
     ),
     (
+        Class::Convolution,
+        &[
+            "convolution",
+            "convolution_backward",
+            "cudnn_convolution",
+            "cudnn_convolution_transpose",
+            "convolution_overrideable",
+            "convolution_backward_overrideable",
+        ],
+    ),
+    (
         Class::Im2Col,
         &[
             "convolution:im2col",
@@ -58,6 +71,8 @@ const NAMES: &[(Class, &[&str])] = &[
     (
         Class::Gather,
         &[
+            "spmm",
+            "index_put",
             "embedding",
             "embedding_dense_backward",
             "nll_loss_forward",
@@ -74,6 +89,7 @@ const NAMES: &[(Class, &[&str])] = &[
     (
         Class::Reduction,
         &[
+            "binary_cross_entropy",
             "sum",
             "mean",
             "std",
@@ -139,6 +155,11 @@ const NAMES: &[(Class, &[&str])] = &[
     (
         Class::Fill,
         &[
+            "ones",
+            "new_ones",
+            "scalar_tensor",
+            "new_zeros",
+            "zeros",
             "zeros_like",
             "ones_like",
             "fill",
@@ -152,6 +173,9 @@ const NAMES: &[(Class, &[&str])] = &[
     (
         Class::Copy,
         &[
+            "slice_backward",
+            "constant_pad_nd",
+            "select_backward",
             "clone",
             "copy",
             "_to_copy",
@@ -164,6 +188,8 @@ const NAMES: &[(Class, &[&str])] = &[
     (
         Class::ElementWise,
         &[
+            "rsqrt_backward",
+            "binary_cross_entropy_backward",
             "add",
             "sub",
             "rsub",

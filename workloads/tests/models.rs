@@ -187,3 +187,129 @@ fn training_memory_is_that_of_the_recorded_runs() {
     }
     assert!(worst < 0.05, "{worst}");
 }
+
+#[test]
+fn variants_are_whole_programs() {
+    let small = |change: &dyn Fn(&mut ModelSpec)| {
+        let mut spec = ModelSpec {
+            batch: 8,
+            sequence: Some(256),
+            ..spec("gpt2")
+        };
+        change(&mut spec);
+        generate(&spec).unwrap()
+    };
+    let check = |program: &Program| {
+        let mut text = Vec::new();
+        workloads::program::write(program, &mut text).unwrap();
+        // The reader checks that every access lies in a live tensor and that nothing is freed twice.
+        assert_eq!(
+            &workloads::program::parse(text.as_slice(), "model").unwrap(),
+            program
+        );
+    };
+    let plain = small(&|_| ());
+    check(&plain);
+    let checkpointed = small(&|spec| spec.checkpointing = true);
+    check(&checkpointed);
+    // Recomputation costs kernels and saves memory.
+    let (more, less) = (peaks(&checkpointed), peaks(&plain));
+    assert!(more.2 > less.2 && more.3 > less.3, "{more:?} {less:?}");
+    assert!(more.0 < less.0, "{more:?} {less:?}");
+    let accumulated = small(&|spec| spec.accumulation = 3);
+    check(&accumulated);
+    assert_eq!(peaks(&accumulated).3, 3 * less.3);
+    let fused = small(&|spec| spec.implementation = workloads::model::Implementation::Fused);
+    check(&fused);
+    assert!(peaks(&fused).2 < less.2);
+    let late = small(&|spec| spec.zero_grad = workloads::model::ZeroGrad::BeforeBackward);
+    check(&late);
+    check(&small(&|spec| spec.precision = Precision::Bf16));
+    let inference = small(&|spec| spec.task = Task::Inference);
+    check(&inference);
+    // The cache holds prompt and generated tokens, twice per layer, and nothing grows from step to step.
+    let caches: u64 = 8 * 2 * 12 * (256 + 8) * 768 * 4;
+    let setup: u64 = inference
+        .setup
+        .iter()
+        .map(|op| if let Op::Alloc { n, .. } = op { *n } else { 0 })
+        .sum();
+    assert!(setup > 4 * 124_439_808 + caches && setup < 4 * 124_439_808 + caches + (64 << 20));
+    for entry in CATALOG {
+        check(
+            &generate(&ModelSpec {
+                iterations: 2,
+                ..spec(entry.name)
+            })
+            .unwrap(),
+        );
+    }
+}
+
+#[test]
+fn impossible_models_are_refused() {
+    let says = |spec: ModelSpec| generate(&spec).unwrap_err().to_string();
+    assert!(says(spec("gpt5")).contains("accepted: resnet18"));
+    for (change, key) in [
+        (
+            ModelSpec {
+                batch: 0,
+                ..spec("gpt2")
+            },
+            "batch_size = 0",
+        ),
+        (
+            ModelSpec {
+                sequence: Some(2000),
+                ..spec("gpt2")
+            },
+            "1 to 1024 tokens",
+        ),
+        (
+            ModelSpec {
+                sequence: Some(8),
+                ..spec("resnet50")
+            },
+            "no sequence",
+        ),
+        (
+            ModelSpec {
+                image: Some(100),
+                ..spec("vit-b-16")
+            },
+            "multiple of 16",
+        ),
+        (
+            ModelSpec {
+                image: Some(32),
+                ..spec("alexnet")
+            },
+            "63 to 4096",
+        ),
+        (
+            ModelSpec {
+                checkpointing: true,
+                ..spec("vgg16")
+            },
+            "checkpointing",
+        ),
+        (
+            ModelSpec {
+                task: Task::Inference,
+                ..spec("bert-base")
+            },
+            "task = inference",
+        ),
+        (
+            ModelSpec {
+                task: Task::Inference,
+                sequence: Some(1024),
+                ..spec("gpt2")
+            },
+            "together 1024",
+        ),
+    ] {
+        let said = says(change);
+        assert!(said.contains(key), "{said}");
+    }
+}

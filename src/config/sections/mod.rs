@@ -10,12 +10,15 @@ mod host;
 #[allow(clippy::doc_markdown)]
 mod link;
 #[allow(clippy::doc_markdown)]
+mod model;
+#[allow(clippy::doc_markdown)]
 mod run;
 
 pub use driver::DriverSection;
 pub use gpu::GpuConfig;
 pub use host::HostCostSection;
 pub use link::LinkSection;
+pub use model::ModelSection;
 pub use run::{
     Capacity, EngineSection, HardwareSection, MemorySection, ParamSection, StudySection, WorkloadSection,
 };
@@ -28,6 +31,7 @@ pub const ALL: &[&[Key]] = &[
     HardwareSection::KEYS,
     MemorySection::KEYS,
     WorkloadSection::KEYS,
+    ModelSection::KEYS,
     ParamSection::KEYS,
     EngineSection::KEYS,
     GpuConfig::KEYS,

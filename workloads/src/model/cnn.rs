@@ -210,7 +210,7 @@ pub(super) fn inception_v3(net: &mut Net, batch: u64, side: u64) {
     }
 }
 
-/// Convolution, batch norm, ReLU.
+/// Convolution, batch norm, rectifier.
 fn conv(net: &mut Net, name: &str, x: Var, width: u64, shape: Window) -> Var {
     net.scope(name, |net| {
         let x = net.conv2d("conv", x, width, shape, false);

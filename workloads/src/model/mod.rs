@@ -13,6 +13,9 @@
 //! of ("dl-models") equal these row by row. A matrix product of low precision costs as many FLOPs as one of
 //! single precision; the GPU's rate for it is the device's business.
 
+// Layers are written with the letters of papers: x, y, q, k, v.
+#![allow(clippy::many_single_char_names)]
+
 mod cnn;
 mod net;
 mod optimizer;
@@ -184,6 +187,7 @@ const MOST_BATCH: u64 = 1 << 20;
 const MOST_TOKENS: u32 = 4096;
 
 impl ModelSpec {
+    #[allow(clippy::needless_pass_by_value)] // values and words alike
     fn refuse(&self, key: &'static str, value: impl ToString, accepted: impl Into<String>) -> ModelError {
         ModelError::Parameter {
             key,

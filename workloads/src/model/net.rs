@@ -381,30 +381,24 @@ impl Net {
         let low_bias = bias.and_then(|bias| self.weight(bias));
         let (mut inputs, mut params) = (vec![flat], Vec::new());
         let mut backward = Vec::new();
-        let w = match low {
-            Some(low) => {
-                inputs.push(low);
-                (In(1), GradIn(1))
-            }
-            None => {
-                params.push(weight);
-                (Ref::Param(0), GradParam(0))
-            }
+        let w = if let Some(low) = low {
+            inputs.push(low);
+            (In(1), GradIn(1))
+        } else {
+            params.push(weight);
+            (Ref::Param(0), GradParam(0))
         };
         if !first {
             backward.push(back("mm", vec![Grad(0), w.0], vec![GradIn(0)], flops));
         }
         backward.push(back("mm", vec![Grad(0), In(0)], vec![w.1], flops));
         if let Some(bias) = bias {
-            let target = match low_bias {
-                Some(low) => {
-                    inputs.push(low);
-                    GradIn(inputs.len() - 1)
-                }
-                None => {
-                    params.push(bias);
-                    GradParam(params.len() - 1)
-                }
+            let target = if let Some(low) = low_bias {
+                inputs.push(low);
+                GradIn(inputs.len() - 1)
+            } else {
+                params.push(bias);
+                GradParam(params.len() - 1)
             };
             backward.push(back("sum", vec![Grad(0)], vec![target], 0));
         }
@@ -457,28 +451,22 @@ impl Net {
             let low = net.weight(weight);
             let low_bias = bias.and_then(|bias| net.weight(bias));
             let (mut inputs, mut params) = (vec![x], Vec::new());
-            let (w, gw) = match low {
-                Some(low) => {
-                    inputs.push(low);
-                    (In(1), GradIn(1))
-                }
-                None => {
-                    params.push(weight);
-                    (Ref::Param(0), GradParam(0))
-                }
+            let (w, gw) = if let Some(low) = low {
+                inputs.push(low);
+                (In(1), GradIn(1))
+            } else {
+                params.push(weight);
+                (Ref::Param(0), GradParam(0))
             };
             let mut writes = if first { Vec::new() } else { vec![GradIn(0)] };
             writes.push(gw);
             if let Some(bias) = bias {
-                writes.push(match low_bias {
-                    Some(low) => {
-                        inputs.push(low);
-                        GradIn(inputs.len() - 1)
-                    }
-                    None => {
-                        params.push(bias);
-                        GradParam(params.len() - 1)
-                    }
+                writes.push(if let Some(low) = low_bias {
+                    inputs.push(low);
+                    GradIn(inputs.len() - 1)
+                } else {
+                    params.push(bias);
+                    GradParam(params.len() - 1)
                 });
             }
             let cost = if first { flops } else { 2 * flops };
@@ -565,7 +553,7 @@ impl Net {
         })
     }
 
-    /// ReLU in place.
+    /// The rectifier, in place.
     pub fn relu_(&mut self, x: Var) -> Var {
         self.in_place(
             "relu_",
