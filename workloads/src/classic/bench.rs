@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use sim_core::Time;
 use sim_core::pages::PAGE_BYTES;
+use sim_core::time::TICKS_PER_NS;
 
 use super::{Entry, Options};
 use crate::pattern::{Axis, PatternSpec, Window};
@@ -10,6 +12,11 @@ use crate::program::{Op, Piece, Program, ProgramError};
 
 /// Launches of an iteration, at most: each is kept in memory.
 const MOST_LAUNCHES: usize = 1 << 17;
+/// A duration as programs have it: whole nanoseconds, at least one.
+pub fn whole_ns(time: Time) -> u64 {
+    (time.0.div_ceil(TICKS_PER_NS)).max(1)
+}
+
 /// Bytes of an array, at most.
 const MOST_BYTES: u128 = 1 << 46;
 
@@ -143,7 +150,7 @@ impl<'a> Bench<'a> {
         name: &str,
         r: Vec<Piece>,
         w: Vec<Piece>,
-        mut pattern: PatternSpec,
+        pattern: PatternSpec,
         work: Work,
     ) -> Result<(), ProgramError> {
         let wrong =
@@ -154,7 +161,6 @@ impl<'a> Bench<'a> {
                 "the iteration launches more; accepted: up to {MOST_LAUNCHES} launches"
             )));
         }
-        pattern.ns = self.options.kernel_time.map(|time| time.0 as f64 / 1024.0);
         self.ops.push(Op::Kernel {
             name: Arc::from(name),
             r,
@@ -165,7 +171,7 @@ impl<'a> Bench<'a> {
             nk: 1,
             sparse: false,
             stream: 0,
-            ns: None,
+            ns: self.options.kernel_time.map(whole_ns),
             pattern: Some(Arc::new(pattern)),
         });
         Ok(())
