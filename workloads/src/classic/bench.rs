@@ -12,6 +12,13 @@ use crate::program::{Op, Piece, Program, ProgramError};
 
 /// Launches of an iteration, at most: each is kept in memory.
 const MOST_LAUNCHES: usize = 1 << 17;
+/// FLOPs that take as long as `threads` threads of `tenths` / 10 instructions each: peak FLOPs count two an
+/// instruction (a fused multiply-add). For kernels that are bound by issue slots; their instructions are
+/// those that the `UVMSmart` artifact's simulator counts (PTX).
+pub fn issue_bound(threads: u64, tenths: u64) -> u64 {
+    threads * tenths / 5
+}
+
 /// A duration as programs have it: whole nanoseconds, at least one.
 pub fn whole_ns(time: Time) -> u64 {
     (time.0.div_ceil(TICKS_PER_NS)).max(1)
