@@ -110,3 +110,61 @@ fn fast_stepped_and_from_a_file_are_equal() {
         );
     }
 }
+
+/// `uvmsim workload` with these arguments: exit status, stdout, stderr.
+fn workload(args: &[&str]) -> (Option<i32>, String, String) {
+    let out = std::process::Command::new(env!("CARGO_BIN_EXE_uvmsim"))
+        .arg("workload")
+        .args(args)
+        .output()
+        .unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (out.status.code(), text(&out.stdout), text(&out.stderr))
+}
+
+#[test]
+fn the_command_lists_describes_and_writes() {
+    let (code, listed, _) = workload(&[]);
+    assert_eq!(code, Some(0));
+    for (line, builtin) in listed.lines().zip(Builtin::all()) {
+        assert!(line.starts_with(builtin.name()) && line.ends_with(builtin.summary()));
+    }
+    let names: Vec<&str> = Builtin::all().map(|builtin| builtin.name()).collect();
+    assert_eq!(listed.lines().count(), names.len());
+    // A config accepts these names and no others.
+    assert_eq!(uvmsim::config::KERNELS, names);
+
+    let (code, about, _) = workload(&["fft", "--set", "scale=20"]);
+    assert_eq!(code, Some(0));
+    assert!(about.contains("2 arrays of 16.00 MiB in all, 3 launches"), "{about}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("nw.uvmprog.zst");
+    let name = file.display().to_string();
+    let (code, _, _) = workload(&["nw", "--set", "n=64", "-o", &name]);
+    assert_eq!(code, Some(0));
+    let read = workloads::program::read(&file).unwrap();
+    let options = Options {
+        params: [("n".to_owned(), 64)].into(),
+        ..Options::default()
+    };
+    assert_eq!(read, Builtin::find("nw").unwrap().program(&options, 1).unwrap());
+
+    for (args, says) in [
+        (&["hotspt"][..], "did you mean \"hotspot\"?"),
+        (&["nw", "--set", "n=65"], "accepted: multiples of 16"),
+        (&["fft", "--set", "scale=99"], "workload.param.scale = 99"),
+        (
+            &["fft", "--set", "array_size=1GiB"],
+            "workload.array_size does not size fft",
+        ),
+        (
+            &["nw", "-o", "no/such/folder/x.uvmprog"],
+            "no/such/folder/x.uvmprog",
+        ),
+    ] {
+        let (code, _, error) = workload(args);
+        assert_eq!(code, Some(2), "{args:?}");
+        assert!(error.contains(says), "{args:?}: {error}");
+    }
+}

@@ -144,7 +144,8 @@ pub fn lower(op: &PlacedOp<'_>, gpu: &GpuShape) -> Kernel {
 
 /// Turns an op whose program says how it walks over its ranges into a kernel.
 ///
-/// Its duration is the roofline's, and where its steps wait for their loads at least their latency.
+/// Its duration is the recorded one; else the roofline's, and where its steps wait for their loads at least
+/// their latency.
 pub fn lower_pattern(
     spec: &PatternSpec,
     op: &PlacedOp<'_>,
@@ -163,8 +164,8 @@ pub fn lower_pattern(
     if spec.waits {
         duration = duration.max(gpu.latency_bound(pattern.blocks(), pattern.steps(), blocks_per_sm));
     }
-    if let Some(ns) = spec.ns {
-        duration = Time((ns * 1024.0).round() as u64);
+    if let Some(recorded) = op.duration {
+        duration = recorded.max(Time::from_ns(1));
     }
     Kernel {
         name: Arc::clone(op.name),

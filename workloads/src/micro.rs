@@ -8,6 +8,7 @@ use std::sync::Arc;
 use sim_core::Time;
 use sim_core::pages::PAGE_BYTES;
 
+use crate::classic::whole_ns;
 use crate::pattern::{PatternSpec, SweepOrder, Walk};
 use crate::program::{Op, Piece, Program, ProgramError};
 
@@ -141,7 +142,6 @@ impl Builder<'_> {
         let pattern = PatternSpec {
             // The tiles of a product are loaded ahead of their use; all others wait for their loads.
             waits: !matches!(walk, Walk::Gemm { .. }),
-            ns: self.micro.kernel_time.map(Time::as_ns_f64),
             ..PatternSpec::new(threads, walk)
         };
         self.launches.push(Op::Kernel {
@@ -154,7 +154,7 @@ impl Builder<'_> {
             nk: 1,
             sparse: false,
             stream: 0,
-            ns: None,
+            ns: self.micro.kernel_time.map(whole_ns),
             pattern: Some(Arc::new(pattern)),
         });
     }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use sim_core::Time;
 use sim_core::pages::PAGE_BYTES;
+use sim_core::time::TICKS_PER_NS;
 
 use super::{Entry, Options};
 use crate::pattern::{Axis, PatternSpec, Window};
@@ -10,6 +12,18 @@ use crate::program::{Op, Piece, Program, ProgramError};
 
 /// Launches of an iteration, at most: each is kept in memory.
 const MOST_LAUNCHES: usize = 1 << 17;
+/// FLOPs that take as long as `threads` threads of `tenths` / 10 instructions each: peak FLOPs count two an
+/// instruction (a fused multiply-add). For kernels that are bound by issue slots; their instructions are
+/// those that the `UVMSmart` artifact's simulator counts (PTX).
+pub fn issue_bound(threads: u64, tenths: u64) -> u64 {
+    threads * tenths / 5
+}
+
+/// A duration as programs have it: whole nanoseconds, at least one.
+pub fn whole_ns(time: Time) -> u64 {
+    (time.0.div_ceil(TICKS_PER_NS)).max(1)
+}
+
 /// Bytes of an array, at most.
 const MOST_BYTES: u128 = 1 << 46;
 
@@ -143,7 +157,7 @@ impl<'a> Bench<'a> {
         name: &str,
         r: Vec<Piece>,
         w: Vec<Piece>,
-        mut pattern: PatternSpec,
+        pattern: PatternSpec,
         work: Work,
     ) -> Result<(), ProgramError> {
         let wrong =
@@ -154,7 +168,6 @@ impl<'a> Bench<'a> {
                 "the iteration launches more; accepted: up to {MOST_LAUNCHES} launches"
             )));
         }
-        pattern.ns = self.options.kernel_time.map(|time| time.0 as f64 / 1024.0);
         self.ops.push(Op::Kernel {
             name: Arc::from(name),
             r,
@@ -165,7 +178,7 @@ impl<'a> Bench<'a> {
             nk: 1,
             sparse: false,
             stream: 0,
-            ns: None,
+            ns: self.options.kernel_time.map(whole_ns),
             pattern: Some(Arc::new(pattern)),
         });
         Ok(())

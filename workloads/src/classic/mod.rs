@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 
 use sim_core::Time;
 
-pub use bench::Bench;
+pub use bench::{Bench, whole_ns};
 
 use crate::program::{Program, ProgramError};
 

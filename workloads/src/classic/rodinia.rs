@@ -1,6 +1,6 @@
 //! Grid codes of Rodinia: hotspot, pathfinder, srad.
 
-use super::bench::{Bench, Tiling, Work};
+use super::bench::{Bench, Tiling, Work, issue_bound};
 use super::{Entry, param};
 use crate::pattern::{Axis, PatternSpec, Window, WindowsSpec};
 use crate::program::ProgramError;
@@ -59,7 +59,8 @@ fn hotspot(b: &mut Bench) -> Result<(), ProgramError> {
             ..WindowsSpec::default()
         };
         let work = Work {
-            flops: 15 * HALO * n * n,
+            // 219 instructions a thread.
+            flops: issue_bound(tiles.grid().iter().product::<u64>() * 256, 2190),
             read: 8 * n * n,
             write: 4 * n * n,
         };

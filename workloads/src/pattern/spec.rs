@@ -10,7 +10,6 @@
 //! | `threads` | threads of a block: decides how many blocks an SM holds |
 //! | `blocks_per_sm` | at most so many, where registers or shared memory allow no more |
 //! | `waits` | each step waits for its loads: the kernel takes at least the latency of its loads |
-//! | `ns` | duration with everything resident, instead of the roofline's |
 //! | `walk` | which blocks touch what in which order; `kind` is one of the below |
 //!
 //! Operands are numbered: first the ranges of `r`, then those of `w`.
@@ -65,7 +64,7 @@ pub enum SweepOrder {
 }
 
 /// Which blocks touch what in which order.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Walk {
     /// All ranges swept together.
@@ -136,7 +135,7 @@ pub enum Walk {
 }
 
 /// The `pattern` object of a kernel.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PatternSpec {
     /// Threads of a block.
@@ -147,9 +146,6 @@ pub struct PatternSpec {
     /// Steps wait for their loads.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub waits: bool,
-    /// Duration with everything resident, ns.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ns: Option<f64>,
     /// What is touched.
     pub walk: Walk,
 }
@@ -161,7 +157,6 @@ impl PatternSpec {
             threads,
             blocks_per_sm: None,
             waits: true,
-            ns: None,
             walk,
         }
     }
@@ -184,11 +179,6 @@ impl PatternSpec {
         }
         if self.blocks_per_sm == Some(0) {
             return Err("blocks_per_sm = 0; accepted: at least 1".to_owned());
-        }
-        if let Some(ns) = self.ns
-            && !(0.0..=1e15).contains(&ns)
-        {
-            return Err(format!("ns = {ns}; accepted: 0 to 1e15"));
         }
         let grid = |blocks: u64, steps: u32| {
             if blocks == 0 || blocks > MOST_BLOCKS || steps == 0 {
