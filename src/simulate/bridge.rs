@@ -8,7 +8,8 @@ use sim_core::Time;
 use sim_core::pages::BLOCK_BYTES;
 use workloads::allocator::{AllocatorKind, AllocatorSpec, Options};
 use workloads::micro::{self, Micro, MicroKind};
-use workloads::{GpuShape, HostOp, Program, ProgramError, Run};
+use workloads::program::Recording;
+use workloads::{GpuShape, HostOp, ProgramError, Run};
 
 use super::{CopyRow, Progress, RunResult, Simulate, SimulateError, figures};
 use crate::config::sections::{Capacity, WorkloadSection};
@@ -24,12 +25,12 @@ const HORIZON: Time = Time(1 << 60);
 /// The simulator; keeps programs that it has read.
 #[derive(Debug, Default)]
 pub struct Simulator {
-    programs: Mutex<BTreeMap<PathBuf, Arc<Program>>>,
+    programs: Mutex<BTreeMap<PathBuf, Arc<Recording>>>,
 }
 
 /// What is run.
 enum Work {
-    Program(Arc<Program>, AllocatorSpec),
+    Program(Arc<Recording>, AllocatorSpec),
     Micro(Micro),
 }
 
@@ -50,13 +51,13 @@ impl From<SimError> for SimulateError {
 }
 
 impl Simulator {
-    fn program(&self, path: &Path) -> Result<Arc<Program>, SimulateError> {
+    fn program(&self, path: &Path) -> Result<Arc<Recording>, SimulateError> {
         // Held while reading, so that no two threads read the same program.
         let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(program) = programs.get(path) {
             return Ok(program.clone());
         }
-        let program = Arc::new(workloads::program::read(path).map_err(|error| match error {
+        let program = Arc::new(workloads::program::open(path).map_err(|error| match error {
             ProgramError::Io { file, source } => input(format!(
                 "workload.program: {file}: {}",
                 crate::config::document::describe_io(&source)
@@ -142,7 +143,7 @@ impl Simulator {
         let (footprint, kernels) = match &work {
             Work::Program(program, allocator) => {
                 let totals =
-                    workloads::footprint(program, allocator, config.workload.iterations).map_err(input)?;
+                    workloads::footprint(&**program, allocator, config.workload.iterations).map_err(input)?;
                 (totals.peak_bytes, Some(totals.kernels))
             }
             Work::Micro(micro) => {
@@ -166,7 +167,7 @@ impl Simulator {
             Work::Program(program, allocator) => system.run(
                 within_horizon(
                     Run::new(
-                        &program,
+                        &*program,
                         &AllocatorSpec {
                             capacity,
                             ..allocator

@@ -8,7 +8,7 @@ use sim_core::pages::{BLOCK_BYTES, ByteRange, PAGE_BYTES};
 use crate::allocator::{Allocator, AllocatorKind, AllocatorSpec, Backing};
 use crate::lower::{GpuShape, Kernel, PlacedOp, lower};
 use crate::program::Scheduled;
-use crate::program::{Op, Piece, Program, ProgramError, Schedule};
+use crate::program::{Op, Piece, ProgramError, Schedule, Source};
 
 /// What the host's thread does.
 #[derive(Clone, Debug)]
@@ -121,7 +121,12 @@ pub struct Run<'a> {
 
 impl<'a> Run<'a> {
     /// `iterations` iterations of `program`.
-    pub fn new(program: &'a Program, allocator: &AllocatorSpec, iterations: u32, gpu: GpuShape) -> Run<'a> {
+    pub fn new(
+        program: impl Into<Source<'a>>,
+        allocator: &AllocatorSpec,
+        iterations: u32,
+        gpu: GpuShape,
+    ) -> Run<'a> {
         Run {
             schedule: Schedule::new(program, iterations),
             allocator: Allocator::new(allocator),
@@ -248,7 +253,11 @@ impl Iterator for Run<'_> {
             if let Some(op) = self.pending.pop_front() {
                 return Some(Ok(op));
             }
-            match self.schedule.next()? {
+            let next = match self.schedule.next()? {
+                Ok(next) => next,
+                Err(error) => return Some(Err(error)),
+            };
+            match next {
                 Scheduled::Alloc(id, bytes) => match self.allocator.allocate(bytes, &mut self.backing) {
                     Ok(address) => {
                         let range = ByteRange {
@@ -273,7 +282,7 @@ impl Iterator for Run<'_> {
                         self.flush_backing();
                     }
                 }
-                Scheduled::Other(op) => self.translate(op),
+                Scheduled::Other(op) => self.translate(&op),
                 Scheduled::Iteration(i) => return Some(Ok(HostOp::IterationStart(i))),
             }
         }
@@ -296,9 +305,9 @@ pub struct Footprint {
 /// Footprint and totals of `iterations` iterations under an allocator whose memory is not limited.
 ///
 /// # Errors
-/// An allocation that fails.
-pub fn footprint(
-    program: &Program,
+/// An allocation that fails, or a file that cannot be read any more.
+pub fn footprint<'a>(
+    program: impl Into<Source<'a>>,
     allocator: &AllocatorSpec,
     iterations: u32,
 ) -> Result<Footprint, ProgramError> {
@@ -311,7 +320,7 @@ pub fn footprint(
     let mut result = Footprint::default();
     let mut live = 0;
     for op in Schedule::new(program, iterations) {
-        match op {
+        match op? {
             Scheduled::Alloc(id, bytes) => {
                 addresses.insert(id, allocator.allocate(bytes, &mut backing)?);
             }
@@ -320,11 +329,13 @@ pub fn footprint(
                     allocator.free(address, &mut backing);
                 }
             }
-            Scheduled::Other(Op::Kernel { rb, wb, .. }) => {
-                result.kernels += 1;
-                result.kernel_bytes += rb + wb;
+            Scheduled::Other(op) => {
+                if let Op::Kernel { rb, wb, .. } = &*op {
+                    result.kernels += 1;
+                    result.kernel_bytes = result.kernel_bytes.saturating_add(rb.saturating_add(*wb));
+                }
             }
-            Scheduled::Other(_) | Scheduled::Iteration(_) => {}
+            Scheduled::Iteration(_) => {}
         }
         for change in backing.drain(..) {
             let rounded = |range: ByteRange| range.bytes.next_multiple_of(BLOCK_BYTES);

@@ -23,8 +23,11 @@
 //! it has goes on with its iterations from the second one on, over and over
 //! (see [`Schedule`](crate::program::Schedule)).
 
+mod ids;
+mod lines;
 mod reader;
 mod schedule;
+mod stored;
 mod writer;
 
 use std::sync::Arc;
@@ -32,8 +35,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-pub use reader::{parse, read};
+pub use reader::{open, open_keeping, parse, read};
 pub use schedule::{Schedule, Scheduled};
+pub use stored::{Recording, Source, Stored};
 pub use writer::write;
 
 /// The format that this version reads and writes.
