@@ -19,6 +19,13 @@ pub fn table<T: Into<String> + Clone>(head: &[T]) -> Table {
     table
 }
 
+/// A table of names and values.
+pub fn key_value(title: &str, rows: &[(String, String)]) -> String {
+    let mut t = table(&[title, ""]);
+    t.add_rows(rows.iter().map(|(name, value)| [name.clone(), value.clone()]));
+    format!("{t}\n")
+}
+
 /// A time with a fitting unit and four digits.
 pub fn time(ns: f64) -> String {
     let (value, unit) = match ns {

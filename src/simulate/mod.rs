@@ -4,6 +4,7 @@ mod bridge;
 mod figures;
 
 pub use bridge::Simulator;
+pub(crate) use bridge::kernel_options;
 
 use std::fmt;
 

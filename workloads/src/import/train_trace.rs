@@ -135,6 +135,8 @@ impl Converter {
                         nk: op.nk.unwrap_or(1),
                         sparse: op.sp != 0,
                         stream: 0,
+                        ns: None,
+                        pattern: None,
                     })
                 }
             }

@@ -11,9 +11,12 @@ use super::ids::IdSet;
 use super::lines::{self, Lines, Place, text_at};
 use super::stored::{Index, Recording, Stamp, Stored};
 use super::{FORMAT, Op, Piece, Program, ProgramError};
+use crate::pattern::PatternSpec;
 
 /// Bytes of a tensor, at most: 1 PiB.
 const MAX_TENSOR: u64 = 1 << 50;
+/// Duration of a kernel, at most, nanoseconds: 11 days.
+const MAX_NS: u64 = 1_000_000_000_000_000;
 /// Ranges of one operation, at most.
 const MAX_PIECES: usize = 1 << 20;
 
@@ -160,12 +163,12 @@ fn scan(reader: impl BufRead, file: &str, most: usize) -> Result<Scanned, Progra
 
 /// Memory that an operation takes, about.
 fn size_of_op(op: &Op) -> usize {
-    let pieces = match op {
-        Op::Kernel { r, w, .. } => r.len() + w.len(),
-        Op::H2d { w } | Op::Cpu { w, .. } => w.len(),
-        _ => 0,
+    let (pieces, pattern) = match op {
+        Op::Kernel { r, w, pattern, .. } => (r.len() + w.len(), usize::from(pattern.is_some())),
+        Op::H2d { w } | Op::Cpu { w, .. } => (w.len(), 0),
+        _ => (0, 0),
     };
-    size_of::<Op>() + pieces * size_of::<Piece>()
+    size_of::<Op>() + pieces * size_of::<Piece>() + pattern * size_of::<PatternSpec>()
 }
 
 /// Operations from lines; kernels of one name share it.
@@ -226,9 +229,26 @@ impl Checker {
                 }
                 self.freed.insert(*t);
             }
-            Op::Kernel { name, r, w, .. } => {
+            Op::Kernel {
+                name,
+                r,
+                w,
+                ns,
+                pattern,
+                ..
+            } => {
+                if ns.is_some_and(|ns| ns > MAX_NS) {
+                    return Err(format!(
+                        "kernel {name:?} has ns = {}; accepted: up to {MAX_NS}",
+                        ns.unwrap_or_default()
+                    ));
+                }
                 for pieces in [r, w] {
                     self.check_pieces(pieces, &format!("kernel {name:?}"))?;
+                }
+                if let Some(pattern) = pattern {
+                    let checked = pattern.check(r.len(), w.len());
+                    checked.map_err(|what| format!("pattern of kernel {name:?}: {what}"))?;
                 }
             }
             Op::H2d { w } => self.check_pieces(w, "a host copy")?,

@@ -1,0 +1,236 @@
+//! Putting a program together while reading a recording.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::{Imported, Report};
+use crate::program::{Op, Piece, Program};
+
+/// A tensor of a program.
+pub(super) type Tensor = u32;
+
+/// The program so far, and what its report will say.
+pub(super) struct Builder {
+    program: Program,
+    /// Tensors that were there before everything else.
+    before: Vec<Op>,
+    sizes: HashMap<Tensor, u64>,
+    next: Tensor,
+    names: HashMap<String, Arc<str>>,
+    streams: BTreeSet<u32>,
+    live: u64,
+    setup_bytes: u64,
+    peak: u64,
+    report: Report,
+}
+
+/// One kernel to be added.
+#[derive(Default)]
+pub(super) struct NewKernel<'a> {
+    pub name: &'a str,
+    pub reads: Vec<Piece>,
+    pub writes: Vec<Piece>,
+    pub flops: u64,
+    /// Recorded duration.
+    pub ns: Option<u64>,
+    pub stream: u32,
+    pub sparse: bool,
+    pub launches: u32,
+}
+
+impl Builder {
+    pub fn new(name: &str, format: &'static str) -> Builder {
+        Builder {
+            program: Program {
+                name: name.to_owned(),
+                setup: Vec::new(),
+                iterations: Vec::new(),
+            },
+            before: Vec::new(),
+            sizes: HashMap::new(),
+            next: 0,
+            names: HashMap::new(),
+            streams: BTreeSet::new(),
+            live: 0,
+            setup_bytes: 0,
+            peak: 0,
+            report: Report {
+                format,
+                ..Report::default()
+            },
+        }
+    }
+
+    pub fn report(&mut self) -> &mut Report {
+        &mut self.report
+    }
+
+    fn push(&mut self, op: Op) {
+        self.program
+            .iterations
+            .last_mut()
+            .unwrap_or(&mut self.program.setup)
+            .push(op);
+    }
+
+    fn tensor(&mut self, bytes: u64) -> Tensor {
+        let id = self.next;
+        self.next += 1;
+        self.sizes.insert(id, bytes);
+        self.report.tensors += 1;
+        self.report.tensor_bytes += bytes;
+        id
+    }
+
+    /// A tensor of at least one byte comes to life.
+    pub fn alloc(&mut self, bytes: u64) -> Tensor {
+        let n = bytes.max(1);
+        let t = self.tensor(n);
+        self.live += n;
+        self.peak = self.peak.max(self.live);
+        self.push(Op::Alloc { t, n });
+        t
+    }
+
+    /// A tensor that was there before everything else.
+    pub fn alloc_before(&mut self, bytes: u64) -> Tensor {
+        let n = bytes.max(1);
+        let t = self.tensor(n);
+        self.setup_bytes += n;
+        self.before.push(Op::Alloc { t, n });
+        t
+    }
+
+    /// It dies.
+    pub fn free(&mut self, t: Tensor) {
+        if let Some(bytes) = self.sizes.remove(&t) {
+            self.live = self.live.saturating_sub(bytes);
+            self.push(Op::Free { t });
+        }
+    }
+
+    /// Its size, while it is live.
+    pub fn size(&self, t: Tensor) -> Option<u64> {
+        self.sizes.get(&t).copied()
+    }
+
+    /// All of a live tensor.
+    pub fn whole(&self, t: Tensor) -> Option<Piece> {
+        self.size(t).map(|bytes| Piece(t, 0, bytes))
+    }
+
+    /// An iteration begins.
+    pub fn iteration(&mut self) {
+        self.program.iterations.push(Vec::new());
+    }
+
+    /// Has an iteration begun?
+    pub fn in_iteration(&self) -> bool {
+        !self.program.iterations.is_empty()
+    }
+
+    /// The host waits for the device.
+    pub fn sync(&mut self) {
+        self.push(Op::Sync {});
+    }
+
+    /// The host copies into device memory.
+    pub fn copy_in(&mut self, pieces: Vec<Piece>) {
+        if !pieces.is_empty() {
+            self.push(Op::H2d { w: pieces });
+        }
+    }
+
+    /// The CPU touches memory.
+    pub fn cpu(&mut self, pieces: Vec<Piece>, write: bool) {
+        if !pieces.is_empty() {
+            self.push(Op::Cpu { w: pieces, write });
+        }
+    }
+
+    /// A kernel runs.
+    pub fn kernel(&mut self, kernel: NewKernel<'_>) {
+        let name = self
+            .names
+            .entry(kernel.name.to_owned())
+            .or_insert_with_key(|name| Arc::from(name.as_str()));
+        let name = Arc::clone(name);
+        let sum = |pieces: &[Piece]| pieces.iter().map(|piece| piece.2).sum::<u64>();
+        let (rb, wb) = (sum(&kernel.reads), sum(&kernel.writes));
+        self.report.kernels += 1;
+        self.report.kernel_bytes += rb + wb;
+        self.report.kernel_ns += kernel.ns.unwrap_or(0);
+        self.streams.insert(kernel.stream);
+        self.push(Op::Kernel {
+            name,
+            r: kernel.reads,
+            w: kernel.writes,
+            flops: kernel.flops,
+            rb,
+            wb,
+            nk: kernel.launches.max(1),
+            sparse: kernel.sparse,
+            stream: kernel.stream,
+            ns: kernel.ns,
+            pattern: None,
+        });
+    }
+
+    /// The program with its report.
+    pub fn finish(mut self) -> Imported {
+        if self.program.iterations.is_empty() {
+            // What there is becomes the one iteration; tensors from before stay in the setup.
+            let setup = std::mem::take(&mut self.program.setup);
+            self.program.iterations.push(setup);
+        }
+        self.before.append(&mut self.program.setup);
+        self.program.setup = self.before;
+        self.report.iterations = self.program.iterations.len() as u64;
+        self.report.streams = self.streams.len() as u64;
+        self.report.peak_bytes = self.peak + self.setup_bytes;
+        Imported {
+            program: self.program,
+            report: self.report,
+        }
+    }
+}
+
+/// Totals of a program that came about elsewhere.
+pub(super) fn report_of(program: &Program, format: &'static str) -> Report {
+    let mut report = Report {
+        format,
+        iterations: program.iterations.len() as u64,
+        ..Report::default()
+    };
+    let mut sizes = HashMap::new();
+    let mut streams = BTreeSet::new();
+    let mut live = 0_u64;
+    for op in program.setup.iter().chain(program.iterations.iter().flatten()) {
+        match op {
+            Op::Alloc { t, n } => {
+                report.tensors += 1;
+                report.tensor_bytes += n;
+                live += n;
+                report.peak_bytes = report.peak_bytes.max(live);
+                sizes.insert(*t, *n);
+            }
+            Op::Free { t } => live -= sizes.remove(t).unwrap_or(0),
+            Op::Kernel {
+                rb,
+                wb,
+                nk,
+                stream,
+                ns,
+                ..
+            } => {
+                report.kernels += u64::from(*nk);
+                report.kernel_bytes += rb + wb;
+                report.kernel_ns += ns.unwrap_or(0);
+                streams.insert(*stream);
+            }
+            _ => {}
+        }
+    }
+    report.streams = streams.len() as u64;
+    report
+}

@@ -1,0 +1,317 @@
+//! Importers: minimal files of each format, recordings if they are here, and what they refuse.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use workloads::import::{ImportError, Imported, Limits, import};
+use workloads::program::Op;
+
+fn write(folder: &Path, name: &str, content: &[u8]) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, content).unwrap();
+    path
+}
+
+fn read(content: &[u8]) -> Result<Imported, ImportError> {
+    let dir = tempfile::tempdir().unwrap();
+    let file = write(dir.path(), "recording", content);
+    import(&[file], &Limits::default())
+}
+
+/// A program that a reader accepts, with as many kernels as its report says.
+fn check(imported: &Imported) {
+    let mut text = Vec::new();
+    workloads::program::write(&imported.program, &mut text).unwrap();
+    let again = workloads::program::parse(text.as_slice(), "imported").unwrap();
+    assert_eq!(again, imported.program);
+    let kernels = again.setup.iter().chain(again.iterations.iter().flatten());
+    let kernels = kernels.filter(|op| matches!(op, Op::Kernel { .. })).count();
+    assert!(kernels as u64 <= imported.report.kernels);
+    assert_eq!(again.iterations.len() as u64, imported.report.iterations);
+}
+
+const KINETO: &str = r#"{"schemaVersion":1,"deviceProperties":[{"id":0,"name":"G","totalGlobalMem":16777216}],"traceEvents":[
+ {"ph":"X","cat":"kernel","name":"relu_kernel","pid":0,"tid":7,"ts":115,"dur":3.5,"args":{"External id":7,"device":0,"stream":7,"correlation":55}},
+ {"ph":"X","cat":"cpu_op","name":"aten::relu","pid":1,"tid":1,"ts":100,"dur":20,"args":{"External id":7,"Input Dims":[[64,32]],"Input type":["float"]}},
+ {"ph":"i","cat":"cpu_instant_event","s":"t","name":"[memory]","pid":1,"tid":1,"ts":90,"args":{"Device Type":1,"Addr":139999999991808,"Bytes":8192}},
+ {"ph":"i","cat":"cpu_instant_event","s":"t","name":"[memory]","pid":1,"tid":1,"ts":104,"args":{"Device Type":1,"Addr":140000000000000,"Bytes":8192}},
+ {"ph":"i","s":"t","name":"[memory]","pid":1,"tid":1,"ts":105,"args":{"Device Type":0,"Addr":5,"Bytes":8192}},
+ {"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":108,"dur":4,"args":{"correlation":55}},
+ {"ph":"i","cat":"cpu_instant_event","name":"[memory]","pid":1,"tid":1,"ts":130,"args":{"Device Type":1,"Addr":140000000000000,"Bytes":-8192}}]}"#;
+
+#[test]
+fn a_profile_gives_operands_durations_and_lifetimes() {
+    let imported = read(KINETO.as_bytes()).unwrap();
+    check(&imported);
+    let ops = &imported.program.iterations[0];
+    let [
+        Op::Alloc { t: 0, n: 8192 },
+        Op::Alloc { t: 1, n: 8192 },
+        kernel,
+        Op::Free { t: 1 },
+    ] = &ops[..]
+    else {
+        panic!("{ops:?}");
+    };
+    let Op::Kernel { name, r, w, ns, .. } = kernel else {
+        panic!("{kernel:?}");
+    };
+    assert_eq!(&**name, "aten::relu");
+    // It reads what was there and writes what the op has allocated.
+    assert_eq!((r[0].0, w[0].0), (0, 1));
+    assert_eq!(*ns, Some(3500));
+    // The bare list of events is the same trace.
+    let events = &KINETO[KINETO.find('[').unwrap()..];
+    let list = &events[events.find(":[").unwrap() + 1..events.len() - 1];
+    assert_eq!(
+        read(list.as_bytes()).unwrap().program.iterations,
+        imported.program.iterations
+    );
+}
+
+const EXECUTION: &str = r#"{"schema":"1.1.0-chakra.0.0.4","pid":1,"nodes":[
+ {"id":2,"name":"[pytorch|profiler|execution_trace|thread]","ctrl_deps":1,"inputs":{"values":[],"shapes":[],"types":[]},"outputs":{"values":[],"shapes":[],"types":[]},"attrs":[]},
+ {"id":6,"name":"aten::empty","ctrl_deps":5,"inputs":{"values":[],"shapes":[],"types":[]},"outputs":{"values":[[6,7,0,2048,4,"cuda:0"]],"shapes":[[64,32]],"types":["Tensor(float)"]},"attrs":[]},
+ {"id":5,"name":"aten::relu","ctrl_deps":2,"inputs":{"values":[[3,4,0,2048,4,"cuda:0"]],"shapes":[[64,32]],"types":["Tensor(float)"]},
+  "outputs":{"values":[[6,7,0,2048,4,"cuda:0"]],"shapes":[[64,32]],"types":["Tensor(float)"]},"attrs":[{"name":"rf_id","type":"uint64","value":7}]},
+ {"id":8,"name":"aten::add_","ctrl_deps":2,"inputs":{"values":[[6,7,0,2048,4,"cuda:0"],1],"shapes":[[64,32],[]],"types":["Tensor(float)","Int"]},
+  "outputs":{"values":[[6,7,0,2048,4,"cuda:0"]],"shapes":[[64,32]],"types":["Tensor(float)"]},"attrs":[]},
+ {"id":9,"name":"aten::relu","ctrl_deps":2,"inputs":{"values":[[3,4,0,2048,4,"cuda:0"]],"shapes":[[64,32]],"types":["Tensor(float)"]},
+  "outputs":{"values":[[10,7,0,1024,4,"cuda:0"]],"shapes":[[32,32]],"types":["Tensor(float)"]},"attrs":[]}]}"#;
+
+#[test]
+fn an_execution_trace_splits_storages_that_are_used_again() {
+    let imported = read(EXECUTION.as_bytes()).unwrap();
+    check(&imported);
+    assert_eq!(imported.report.kernels, 3);
+    // Storage 4 was there before; storage 7 lives twice, with two sizes.
+    assert_eq!(imported.program.setup, [Op::Alloc { t: 0, n: 8192 }]);
+    let allocs: Vec<u64> = imported.program.iterations[0]
+        .iter()
+        .filter_map(|op| match op {
+            Op::Alloc { n, .. } => Some(*n),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(allocs, [8192, 4096]);
+}
+
+#[test]
+fn a_snapshot_gives_lifetimes() {
+    let snapshot = b"(dS'segments'\n(lsS'device_traces'\n(l(l(dS'action'\nS'alloc'\nsS'addr'\nI4096\nsS'size'\nI100\nsS'stream'\nI0\nsa\
+        (dS'action'\nS'free_requested'\nsS'addr'\nI4096\nsS'size'\nI100\nsS'stream'\nI0\nsaas.";
+    // Protocol 0 has no magic number of its own; protocol 2 and later begin with one.
+    let imported = read(&[b"\x80\x02", &snapshot[..]].concat()).unwrap();
+    check(&imported);
+    assert_eq!((imported.report.tensors, imported.report.kernels), (1, 2));
+}
+
+const WORKLOAD: &str = r#"{"meta":{"format":"g10-workload-v1","model":"M","batch_size":1},
+"tensors":[{"id":0,"bytes":4096,"global":true},{"id":1,"bytes":8192,"global":false,"first_use":0,"last_use":1}],
+"kernels":[{"id":0,"name":"A","duration_us":1.5,"inputs":[0],"outputs":[1]},{"id":1,"name":"B","duration_us":2,"inputs":[1],"outputs":[0]}]}"#;
+
+#[test]
+fn a_g10_workload_keeps_its_order_and_times() {
+    let imported = read(WORKLOAD.as_bytes()).unwrap();
+    check(&imported);
+    assert_eq!((imported.report.kernels, imported.report.kernel_ns), (2, 3500));
+    let wrong = WORKLOAD.replace("\"last_use\":1", "\"last_use\":0");
+    let error = read(wrong.as_bytes()).unwrap_err().to_string();
+    assert!(
+        error.contains("kernels[1]") && error.contains("tensor 1"),
+        "{error}"
+    );
+}
+
+const TRACE: &str = "-kernel name = add\n-accelsim tracer version = 5\n#traces format = x\n\n#BEGIN_TB\nthread block = 0,0,0\nwarp = 0\ninsts = 2\n\
+    0008 ffffffff 1 R4 LDG.E 1 R2 4 1 0x7f0000000ff0 4 0\n0010 0000000f 0 STG.E.128 2 R6 R9 16 0 0x7f0000200000 0x7f0000201000 0x7f0000202000 0x7f0000203ff8 0\n#END_TB\n";
+
+#[test]
+fn an_instruction_trace_counts_every_page_of_every_lane() {
+    let imported = read(TRACE.as_bytes()).unwrap();
+    check(&imported);
+    let Some(Op::Kernel { r, w, .. }) = imported.program.iterations[0].last() else {
+        panic!("no kernel");
+    };
+    // 32 lanes of 4 bytes from 0xff0 on reach the second page; the last lane of 16 bytes crosses one too.
+    assert_eq!((r[0].1, r[0].2), (0, 8192));
+    assert_eq!((w[0].1, w[0].2), (2 << 20, 5 * 4096));
+    // A list finds its kernels beside it, and nothing elsewhere.
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "kernel-1.traceg", TRACE.as_bytes());
+    let list = write(
+        dir.path(),
+        "kernelslist.g",
+        b"MemcpyHtoD,0x00007f0000000000,8192\nkernel-1.traceg\n",
+    );
+    let imported = import(&[list], &Limits::default()).unwrap();
+    check(&imported);
+    assert!(matches!(imported.program.iterations[0][0], Op::H2d { .. }));
+    let outside = write(
+        dir.path(),
+        "other.g",
+        b"MemcpyHtoD,0x1000,8\n../kernel-1.traceg\n",
+    );
+    let error = import(&[outside], &Limits::default()).unwrap_err().to_string();
+    assert!(error.contains("none of its kernels is beside it"), "{error}");
+}
+
+#[test]
+fn what_cannot_be_imported_says_why() {
+    let deep = format!(
+        "{{\"traceEvents\":[{{\"args\":{{\"Input Dims\":{}",
+        "[".repeat(100_000)
+    );
+    let nested = format!(
+        "{{\"schema\":\"1.1.0\",\"nodes\":[{{\"id\":1,\"name\":\"a\",\"inputs\":{{\"values\":{}1{}}}}}]}}",
+        "[".repeat(5000),
+        "]".repeat(5000)
+    );
+    let half = &KINETO[..KINETO.len() / 2];
+    let cases: [(&[u8], &str); 14] = [
+        (b"", "the file is empty"),
+        (b"hello\n", "not a recording that is known (text)"),
+        (b"PK\x03\x04....", "unpack it first"),
+        (b"\x7fELF\x00\x00", "binary data"),
+        (b"{\"a\":1}", "none of their keys"),
+        (b"[1,2]", "without trace events"),
+        (
+            b"{\"format\":\"uvmprog/1\",\"name\":\"x\"}\n",
+            "it is a program already",
+        ),
+        (b"{\"workload_graph\":[]}", "ExecutionTraceObserver"),
+        (b"{\"traceEvents\":[]}", "ProfilerActivity.CUDA"),
+        (b"{\"schema\":\"1.0.1\",\"nodes\":[]}", "was the run on the CPU?"),
+        (half.as_bytes(), "truncated"),
+        (deep.as_bytes(), "recursion limit"),
+        (nested.as_bytes(), "recursion limit"),
+        (b"SQLite format 3\0....", "SQLite export"),
+    ];
+    for (content, says) in cases {
+        let error = read(content).unwrap_err().to_string();
+        assert!(
+            error.contains(says),
+            "{:?}: {error}",
+            String::from_utf8_lossy(&content[..content.len().min(60)])
+        );
+    }
+    for (from, to, says) in [
+        ("LDG.E 1 R2 4 1", "LDG.E 1 R2 4 7", "address mode"),
+        ("0x7f0000000ff0", "7f0000000ff0", "0x"),
+        ("#END_TB\n", "", "truncated"),
+        ("ffffffff", "xyz", "mask"),
+    ] {
+        let error = read(TRACE.replace(from, to).as_bytes()).unwrap_err().to_string();
+        assert!(error.contains(says) && error.contains("line "), "{error}");
+    }
+}
+
+#[test]
+fn archives_that_grow_without_end_are_cut_off() {
+    let mut bomb = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    bomb.write_all(b"{\"traceEvents\":[").unwrap();
+    for _ in 0..2000 {
+        bomb.write_all(&[b' '; 10_000]).unwrap();
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = write(dir.path(), "bomb.json.gz", &bomb.finish().unwrap());
+    let limits = Limits {
+        max_bytes: 1 << 20,
+        ..Limits::default()
+    };
+    let error = import(std::slice::from_ref(&file), &limits)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("--max-size"), "{error}");
+    let file = write(dir.path(), "events.json", KINETO.as_bytes());
+    let limits = Limits {
+        max_events: 3,
+        ..Limits::default()
+    };
+    let error = import(&[file], &limits).unwrap_err().to_string();
+    assert!(error.contains("more than 3 events"), "{error}");
+}
+
+/// The figures of the recordings' own descriptions.
+#[test]
+fn recordings() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
+    if !folder.is_dir() {
+        println!("skipped: {} is not here", folder.display());
+        return;
+    }
+    let from = |names: &[&str]| {
+        let files: Vec<PathBuf> = names.iter().map(|name| folder.join(name)).collect();
+        let imported = import(&files, &Limits::default()).unwrap();
+        check(&imported);
+        imported.report
+    };
+    let fact = |report: &workloads::import::Report, name: &str| {
+        let found = report.facts.iter().find(|(key, _)| key == name);
+        found.map_or_else(
+            || panic!("{name} in {:?}", report.facts),
+            |(_, value)| value.clone(),
+        )
+    };
+    let r = from(&["traces/kineto_resnet50_v100_memory.json.gz"]);
+    // 8,772 kernels and 312 fills; 6 steps.
+    assert_eq!((r.kernels, r.iterations), (8772 + 312, 6));
+    assert_eq!(fact(&r, "memory events of the GPU"), "8220");
+    let r = from(&["traces/kineto_alexnet_a100.json.gz"]);
+    assert_eq!(r.kernels, 79 + 3);
+    let r = from(&[
+        "traces/et_linear_schema_1.0.1.json.gz",
+        "traces/kineto_linear_rtx2080ti.json.gz",
+    ]);
+    assert_eq!(
+        fact(&r, "kernels with a recorded duration"),
+        format!("{0} of {0}", r.kernels)
+    );
+    let r = from(&[
+        "traces/kineto_toy_memory_2.7.json.gz",
+        "traces/et_toy_schema_1.1.1.json.gz",
+    ]);
+    assert!(fact(&r, "ops paired with the Kineto trace").ends_with("by record function id"));
+    for name in ["et_resnet50_schema_1.1.0", "et_triton_schema_1.1.1"] {
+        from(&[&format!("traces/{name}.json.gz")]);
+    }
+    // The snapshots are of the runs whose traces have these peaks.
+    let peaks = [
+        ("gpt2_b4_s1024_adamw", 9_059_696_640_u64),
+        ("resnet50_b64_sgd", 6_912_212_992),
+    ];
+    for (name, reserved) in peaks {
+        let r = from(&[&format!("traces/snapshot_{name}.pickle")]);
+        assert_eq!(
+            fact(&r, "peak of segment bytes in the history"),
+            reserved.to_string()
+        );
+        let trace = from(&[&format!("models/train/{name}.train.jsonl.gz")]);
+        assert_eq!((r.tensors, r.peak_bytes), (trace.tensors, trace.peak_bytes));
+    }
+    from(&["traces/snapshot_toy_with_frames.pickle"]);
+    let r = from(&["traces/nsys_um_synthetic.sqlite"]);
+    assert_eq!(
+        fact(&r, "unified host to device, page fault"),
+        "60 copies, 245760 bytes"
+    );
+    assert_eq!(
+        fact(&r, "unified host to device, prefetch"),
+        "60 copies, 20725760 bytes"
+    );
+    assert_eq!(
+        fact(&r, "unified device to host, eviction"),
+        "2 copies, 4194304 bytes"
+    );
+    assert!(fact(&r, "GPU page-fault rows").starts_with("60 "));
+    assert_eq!(fact(&r, "CPU page-fault rows"), "320");
+    assert_eq!((r.tensors, r.tensor_bytes), (2, 20 << 20));
+    let r = from(&["traces/nsys_um_add_rtx2080ti.sqlite"]);
+    assert_eq!(r.kernels, 1);
+    let r = from(&["traces/accelsim_vectoradd.traceg.gz"]);
+    assert_eq!(fact(&r, "thread blocks"), "196");
+    let r = from(&["g10/bert-base-bs128.json"]);
+    assert_eq!((r.kernels, r.tensors), (1369, 1463));
+    assert_eq!((r.tensor_bytes, r.peak_bytes), (79_915_048_960, 25_859_059_712));
+    assert_eq!(r.kernel_ns, 5_905_967_103);
+}
