@@ -110,7 +110,7 @@ fn allocator(workload: &WorkloadSection) -> Result<AllocatorSpec, SimulateError>
     let conf = workload.allocator_conf.as_deref().unwrap_or_default();
     let mut options =
         Options::parse(conf).map_err(|error| input(format!("workload.allocator_conf: {error}")))?;
-    options.memory_fraction = workload.memory_fraction;
+    options.memory_fraction = workload.memory_fraction.or(options.memory_fraction);
     if kind == AllocatorKind::PerTensor && options != Options::default() {
         return Err(input(
             "workload.allocator_conf and workload.memory_fraction are of the caching allocator; \

@@ -86,8 +86,6 @@ fn stored(path: &Path) -> Recording {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
-
     #[test]
     fn a_stored_program_runs_as_one_in_memory(
         choices in prop::collection::vec(prop::collection::vec((0_u8..102, any::<u8>(), 0_u32..5000), 1..40), 2..6),
