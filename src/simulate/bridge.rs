@@ -9,7 +9,8 @@ use sim_core::pages::BLOCK_BYTES;
 use workloads::allocator::{AllocatorKind, AllocatorSpec, Options};
 use workloads::builtin::Builtin;
 use workloads::model::ModelSpec;
-use workloads::{GpuShape, HostOp, Program, ProgramError, Run};
+use workloads::program::Recording;
+use workloads::{GpuShape, HostOp, ProgramError, Run};
 
 use super::{CopyRow, Progress, RunResult, Simulate, SimulateError, figures};
 use crate::config::sections::{Capacity, WorkloadSection};
@@ -25,12 +26,12 @@ const HORIZON: Time = Time(1 << 60);
 /// The simulator; keeps programs that it has read.
 #[derive(Debug, Default)]
 pub struct Simulator {
-    programs: Mutex<BTreeMap<PathBuf, Arc<Program>>>,
+    programs: Mutex<BTreeMap<PathBuf, Arc<Recording>>>,
 }
 
 /// What is run.
 enum Work {
-    Program(Arc<Program>, AllocatorSpec),
+    Program(Arc<Recording>, AllocatorSpec),
 }
 
 #[allow(clippy::needless_pass_by_value)] // the shape that `map_err` wants
@@ -50,13 +51,13 @@ impl From<SimError> for SimulateError {
 }
 
 impl Simulator {
-    fn program(&self, path: &Path) -> Result<Arc<Program>, SimulateError> {
+    fn program(&self, path: &Path) -> Result<Arc<Recording>, SimulateError> {
         // Held while reading, so that no two threads read the same program.
         let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(program) = programs.get(path) {
             return Ok(program.clone());
         }
-        let program = Arc::new(workloads::program::read(path).map_err(|error| match error {
+        let program = Arc::new(workloads::program::open(path).map_err(|error| match error {
             ProgramError::Io { file, source } => input(format!(
                 "workload.program: {file}: {}",
                 crate::config::document::describe_io(&source)
@@ -74,7 +75,7 @@ impl Simulator {
         }
         if let Some(spec) = model_spec(config) {
             let program = workloads::model::generate(&spec).map_err(input)?;
-            return Ok(Work::Program(Arc::new(program), allocator(workload)?));
+            return Ok(Work::Program(Arc::new(program.into()), allocator(workload)?));
         }
         let Some(kernel) = &workload.kernel else {
             return Err(input(
@@ -86,7 +87,10 @@ impl Simulator {
         let program = builtin
             .program(&kernel_options(config), workload.arrays)
             .map_err(input)?;
-        Ok(Work::Program(Arc::new(program), AllocatorKind::PerTensor.into()))
+        Ok(Work::Program(
+            Arc::new(program.into()),
+            AllocatorKind::PerTensor.into(),
+        ))
     }
 }
 
@@ -138,7 +142,7 @@ fn allocator(workload: &WorkloadSection) -> Result<AllocatorSpec, SimulateError>
     let conf = workload.allocator_conf.as_deref().unwrap_or_default();
     let mut options =
         Options::parse(conf).map_err(|error| input(format!("workload.allocator_conf: {error}")))?;
-    options.memory_fraction = workload.memory_fraction;
+    options.memory_fraction = workload.memory_fraction.or(options.memory_fraction);
     if kind == AllocatorKind::PerTensor && options != Options::default() {
         return Err(input(
             "workload.allocator_conf and workload.memory_fraction are of the caching allocator; \
@@ -186,7 +190,7 @@ impl Simulator {
         let (footprint, kernels) = match &work {
             Work::Program(program, allocator) => {
                 let totals =
-                    workloads::footprint(program, allocator, config.workload.iterations).map_err(input)?;
+                    workloads::footprint(&**program, allocator, config.workload.iterations).map_err(input)?;
                 (totals.peak_bytes, Some(totals.kernels))
             }
         };
@@ -201,7 +205,7 @@ impl Simulator {
             Work::Program(program, allocator) => system.run(
                 within_horizon(
                     Run::new(
-                        &program,
+                        &*program,
                         &AllocatorSpec {
                             capacity,
                             ..allocator

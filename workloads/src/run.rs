@@ -11,7 +11,7 @@ use crate::graph;
 use crate::lower::{GpuShape, Kernel, PlacedOp, lower, lower_pattern};
 use crate::pattern::Walk;
 use crate::program::Scheduled;
-use crate::program::{Op, Piece, Program, ProgramError, Schedule};
+use crate::program::{Op, Piece, ProgramError, Schedule, Source};
 
 /// What the host's thread does.
 #[derive(Clone, Debug)]
@@ -124,7 +124,12 @@ pub struct Run<'a> {
 
 impl<'a> Run<'a> {
     /// `iterations` iterations of `program`.
-    pub fn new(program: &'a Program, allocator: &AllocatorSpec, iterations: u32, gpu: GpuShape) -> Run<'a> {
+    pub fn new(
+        program: impl Into<Source<'a>>,
+        allocator: &AllocatorSpec,
+        iterations: u32,
+        gpu: GpuShape,
+    ) -> Run<'a> {
         Run {
             schedule: Schedule::new(program, iterations),
             allocator: Allocator::new(allocator),
@@ -266,7 +271,11 @@ impl Iterator for Run<'_> {
             if let Some(op) = self.pending.pop_front() {
                 return Some(Ok(op));
             }
-            match self.schedule.next()? {
+            let next = match self.schedule.next()? {
+                Ok(next) => next,
+                Err(error) => return Some(Err(error)),
+            };
+            match next {
                 Scheduled::Alloc(id, bytes) => match self.allocator.allocate(bytes, &mut self.backing) {
                     Ok(address) => {
                         let range = ByteRange {
@@ -292,7 +301,7 @@ impl Iterator for Run<'_> {
                     }
                 }
                 Scheduled::Other(op) => {
-                    if let Err(error) = self.translate(op) {
+                    if let Err(error) = self.translate(&op) {
                         return Some(Err(error));
                     }
                 }
@@ -318,9 +327,9 @@ pub struct Footprint {
 /// Footprint and totals of `iterations` iterations under an allocator whose memory is not limited.
 ///
 /// # Errors
-/// An allocation that fails.
-pub fn footprint(
-    program: &Program,
+/// An allocation that fails, or a file that cannot be read any more.
+pub fn footprint<'a>(
+    program: impl Into<Source<'a>>,
     allocator: &AllocatorSpec,
     iterations: u32,
 ) -> Result<Footprint, ProgramError> {
@@ -333,7 +342,7 @@ pub fn footprint(
     let mut result = Footprint::default();
     let mut live = 0;
     for op in Schedule::new(program, iterations) {
-        match op {
+        match op? {
             Scheduled::Alloc(id, bytes) => {
                 addresses.insert(id, allocator.allocate(bytes, &mut backing)?);
             }
@@ -342,11 +351,13 @@ pub fn footprint(
                     allocator.free(address, &mut backing);
                 }
             }
-            Scheduled::Other(Op::Kernel { rb, wb, .. }) => {
-                result.kernels += 1;
-                result.kernel_bytes += rb + wb;
+            Scheduled::Other(op) => {
+                if let Op::Kernel { rb, wb, .. } = &*op {
+                    result.kernels += 1;
+                    result.kernel_bytes = result.kernel_bytes.saturating_add(rb.saturating_add(*wb));
+                }
             }
-            Scheduled::Other(_) | Scheduled::Iteration(_) => {}
+            Scheduled::Iteration(_) => {}
         }
         for change in backing.drain(..) {
             let rounded = |range: ByteRange| range.bytes.next_multiple_of(BLOCK_BYTES);

@@ -105,7 +105,7 @@ fn repeated_iterations_do_not_drift() {
         let mut live: HashMap<u32, u64> = HashMap::new();
         let mut at_start = Vec::new();
         for op in Schedule::new(&program, 4 * recorded) {
-            match op {
+            match op.expect("in memory") {
                 Scheduled::Alloc(id, bytes) => assert!(live.insert(id, bytes).is_none()),
                 Scheduled::Free(id) => assert!(live.remove(&id).is_some()),
                 Scheduled::Iteration(_) => at_start.push(live.values().sum::<u64>()),

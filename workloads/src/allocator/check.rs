@@ -161,7 +161,7 @@ impl Replay {
             file: file.to_path_buf(),
             source,
         })?;
-        options.memory_fraction = meta.fraction;
+        options.memory_fraction = meta.fraction.or(options.memory_fraction);
         let capacity = meta.capacity_mib.saturating_mul(1 << 20);
         let mut allocator = CachingAllocator::new(options, DeviceMemory::device(capacity));
         allocator.keep_log();

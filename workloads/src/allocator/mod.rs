@@ -42,10 +42,10 @@ pub enum AllocError {
         readable(*free),
         allowed.map_or(String::new(), |bytes| format!("{} allowed. ", readable(bytes))),
         readable(*allocated),
-        readable(reserved - allocated)
+        readable(reserved.saturating_sub(*allocated))
     )]
     OutOfMemory {
-        /// Requested bytes.
+        /// Bytes asked of the device: the segment that the tensor would have needed.
         requested: u64,
         /// Device memory.
         capacity: u64,

@@ -26,8 +26,11 @@
 //! it has goes on with its iterations from the second one on, over and over
 //! (see [`Schedule`](crate::program::Schedule)).
 
+mod ids;
+mod lines;
 mod reader;
 mod schedule;
+mod stored;
 mod writer;
 
 use std::sync::Arc;
@@ -37,8 +40,9 @@ use thiserror::Error;
 
 use crate::pattern::PatternSpec;
 
-pub use reader::{parse, read};
+pub use reader::{open, open_keeping, parse, read};
 pub use schedule::{Schedule, Scheduled};
+pub use stored::{Recording, Source, Stored};
 pub use writer::{save, write};
 
 /// The format that this version reads and writes.

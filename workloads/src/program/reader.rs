@@ -1,16 +1,18 @@
 //! Reading and checking programs.
 
-use std::collections::HashMap;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::collections::{HashMap, HashSet};
+use std::io::BufRead;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::Deserialize;
 
+use super::ids::IdSet;
+use super::lines::{self, Lines, Place, text_at};
+use super::stored::{Index, Recording, Stamp, Stored};
 use super::{FORMAT, Op, Piece, Program, ProgramError};
+use crate::pattern::PatternSpec;
 
-/// A line longer than this is refused: no honest operation needs it.
-const MAX_LINE: u64 = 64 << 20;
 /// Bytes of a tensor, at most: 1 PiB.
 const MAX_TENSOR: u64 = 1 << 50;
 /// Duration of a kernel, at most, nanoseconds: 11 days.
@@ -27,112 +29,109 @@ struct Header {
     iterations: Option<u32>,
 }
 
-/// Reads a program from a file, plain or compressed (by its first bytes).
+/// Memory that the operations of a program may take; of a larger one only the places are kept.
+const KEPT_BYTES: usize = 128 << 20;
+/// Names of kernels that are shared between operations.
+const NAMES: usize = 1 << 16;
+
+/// Reads a whole program from a file, plain or compressed (by its first bytes).
 ///
 /// # Errors
 /// What is wrong, with file and line.
 pub fn read(path: &Path) -> Result<Program, ProgramError> {
-    let file = path.display().to_string();
-    let io = |source| ProgramError::Io {
-        file: file.clone(),
-        source,
-    };
-    let mut reader = BufReader::new(File::open(path).map_err(io)?);
-    let magic = reader.fill_buf().map_err(io)?;
-    let (gzip, zstd) = (
-        magic.starts_with(&[0x1f, 0x8b]),
-        magic.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]),
-    );
-    if gzip {
-        parse(
-            BufReader::new(flate2::bufread::MultiGzDecoder::new(reader)),
-            &file,
-        )
-    } else if zstd {
-        parse(
-            BufReader::new(zstd::stream::read::Decoder::with_buffer(reader).map_err(io)?),
-            &file,
-        )
-    } else {
-        parse(reader, &file)
-    }
+    let text = text_at(lines::open(path)?, 0).map_err(|source| lines::io(path, source))?;
+    parse(text, &path.display().to_string())
+}
+
+/// Reads and checks a program; if its operations would take more than 128 MiB of memory they stay in the
+/// file and are read again by each [`Schedule`](super::Schedule).
+///
+/// # Errors
+/// What is wrong, with file and line.
+pub fn open(path: &Path) -> Result<Recording, ProgramError> {
+    open_keeping(path, KEPT_BYTES)
+}
+
+/// As [`open`]; operations stay in the file if they would take more than `most` bytes of memory.
+///
+/// # Errors
+/// What is wrong, with file and line.
+pub fn open_keeping(path: &Path, most: usize) -> Result<Recording, ProgramError> {
+    let file = lines::open(path)?;
+    let stamp = Stamp::of(&file).map_err(|source| lines::io(path, source))?;
+    // What is not a file, such as a pipe, can be read only once.
+    let most = if stamp.is_file { most } else { usize::MAX };
+    let text = text_at(file, 0).map_err(|source| lines::io(path, source))?;
+    let scanned = scan(text, &path.display().to_string(), most)?;
+    Ok(match scanned.kept {
+        Some(program) => Recording::Memory(program),
+        None => Recording::Stored(Stored {
+            path: path.to_path_buf(),
+            stamp,
+            name: scanned.name,
+            index: scanned.index,
+        }),
+    })
 }
 
 /// Parses a program; `file` is for messages.
 ///
 /// # Errors
 /// What is wrong, with file and line.
-pub fn parse(mut reader: impl BufRead, file: &str) -> Result<Program, ProgramError> {
-    let mut line = 0;
-    let mut buffer = Vec::new();
-    let mut program: Option<Program> = None;
-    let mut announced = None;
+pub fn parse(reader: impl BufRead, file: &str) -> Result<Program, ProgramError> {
+    let scanned = scan(reader, file, usize::MAX)?;
+    // Nothing is too large to be kept.
+    Ok(scanned.kept.unwrap_or(Program {
+        name: scanned.name,
+        setup: Vec::new(),
+        iterations: Vec::new(),
+    }))
+}
+
+/// What one pass over a program finds.
+struct Scanned {
+    name: String,
+    /// The operations, unless they are too many.
+    kept: Option<Program>,
+    index: Index,
+}
+
+/// One pass: everything is checked, at most `most` bytes of operations are kept.
+fn scan(reader: impl BufRead, file: &str, most: usize) -> Result<Scanned, ProgramError> {
+    let mut lines = Lines::new(reader, file, Place::default());
+    let header = match lines.next()? {
+        None => return Err(lines.wrong("the file is empty; expected a program".to_owned())),
+        Some(text) => serde_json::from_str::<Header>(text).map_err(|error| error.to_string()),
+    };
+    let header = header.map_err(|error| {
+        lines.wrong(format!(
+            "{error}; the first line has to be {{\"format\":\"{FORMAT}\",\"name\":\"...\"}}"
+        ))
+    })?;
+    if header.format != FORMAT {
+        return Err(lines.wrong(format!(
+            "format {:?} is not known; accepted: {FORMAT:?}",
+            header.format
+        )));
+    }
+    let mut kept = Some(Program {
+        name: header.name.clone(),
+        setup: Vec::new(),
+        iterations: Vec::new(),
+    });
+    let mut bytes = 0_usize;
+    let mut index = Index::new(lines.place());
     let mut checker = Checker::default();
-    loop {
-        buffer.clear();
-        line += 1;
-        let wrong = |what: String| ProgramError::Line {
-            file: file.to_owned(),
-            line,
-            what,
-        };
-        let read = (&mut reader)
-            .take(MAX_LINE)
-            .read_until(b'\n', &mut buffer)
-            .map_err(|error| {
-                wrong(format!(
-                    "cannot be read: {error}; is the file truncated or not what its name says?"
-                ))
-            })?;
-        if read == 0 {
-            break;
+    let mut operations = Operations::default();
+    while let Some(op) = operations.next(&mut lines)? {
+        checker.check(&op).map_err(|what| lines.wrong(what))?;
+        index.add(&op, lines.place()).map_err(|what| lines.wrong(what))?;
+        bytes = bytes.saturating_add(size_of_op(&op));
+        if bytes > most {
+            kept = None;
         }
-        if read as u64 == MAX_LINE {
-            return Err(wrong(format!("the line has more than {MAX_LINE} bytes")));
-        }
-        let text = std::str::from_utf8(&buffer)
-            .map_err(|error| {
-                wrong(format!(
-                    "not UTF-8 at byte {} of the line",
-                    error.valid_up_to() + 1
-                ))
-            })?
-            .trim_matches(['\u{feff}', ' ', '\t', '\r', '\n']);
-        if text.is_empty() {
-            continue;
-        }
-        let Some(program) = &mut program else {
-            let header: Header = serde_json::from_str(text).map_err(|error| {
-                wrong(format!(
-                    "{error}; the first line has to be {{\"format\":\"{FORMAT}\",\"name\":\"...\"}}"
-                ))
-            })?;
-            if header.format != FORMAT {
-                return Err(wrong(format!(
-                    "format {:?} is not known; accepted: {FORMAT:?}",
-                    header.format
-                )));
-            }
-            announced = header.iterations;
-            program = Some(Program {
-                name: header.name,
-                setup: Vec::new(),
-                iterations: Vec::new(),
-            });
-            continue;
-        };
-        let op: Op = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
-        checker.check(&op).map_err(wrong)?;
-        if let Op::Iter { i } = op {
-            let next = program.iterations.len();
-            if i as usize != next {
-                let wrong_number = format!("iteration {i} begins, but the next one is {next}");
-                return Err(ProgramError::Line {
-                    file: file.to_owned(),
-                    line,
-                    what: wrong_number,
-                });
-            }
+        let Some(program) = &mut kept else { continue };
+        if let Op::Iter { .. } = op {
             program.iterations.push(Vec::new());
         } else {
             program
@@ -142,33 +141,70 @@ pub fn parse(mut reader: impl BufRead, file: &str) -> Result<Program, ProgramErr
                 .push(op);
         }
     }
-    let wrong = |what: String| ProgramError::Line {
-        file: file.to_owned(),
-        line,
-        what,
-    };
-    let program = program.ok_or_else(|| wrong("the file is empty; expected a program".to_owned()))?;
-    if let Some(announced) = announced
-        && announced as usize != program.iterations.len()
+    let found = index.iterations.len();
+    if let Some(announced) = header.iterations
+        && announced as usize != found
     {
-        let found = program.iterations.len();
-        return Err(wrong(format!(
+        return Err(lines.wrong(format!(
             "the file ends after {found} of {announced} iterations: it is truncated"
         )));
     }
-    if program.iterations.is_empty() {
-        return Err(wrong(
-            "the program has no iteration: a line {\"op\":\"iter\",\"i\":0} is missing".to_owned(),
-        ));
+    if found == 0 {
+        return Err(lines
+            .wrong("the program has no iteration: a line {\"op\":\"iter\",\"i\":0} is missing".to_owned()));
     }
-    Ok(program)
+    index.finish(lines.place());
+    Ok(Scanned {
+        name: header.name,
+        kept,
+        index,
+    })
+}
+
+/// Memory that an operation takes, about.
+fn size_of_op(op: &Op) -> usize {
+    let (pieces, pattern) = match op {
+        Op::Kernel { r, w, pattern, .. } => (r.len() + w.len(), usize::from(pattern.is_some())),
+        Op::H2d { w } | Op::Cpu { w, .. } => (w.len(), 0),
+        _ => (0, 0),
+    };
+    size_of::<Op>() + pieces * size_of::<Piece>() + pattern * size_of::<PatternSpec>()
+}
+
+/// Operations from lines; kernels of one name share it.
+#[derive(Debug, Default)]
+pub(super) struct Operations {
+    names: HashSet<Arc<str>>,
+}
+
+impl Operations {
+    /// The next operation; `None` at the end.
+    ///
+    /// # Errors
+    /// The line cannot be read or is no operation.
+    pub fn next<R: BufRead>(&mut self, lines: &mut Lines<R>) -> Result<Option<Op>, ProgramError> {
+        let parsed = match lines.next()? {
+            None => return Ok(None),
+            Some(text) => serde_json::from_str::<Op>(text).map_err(|error| error.to_string()),
+        };
+        let mut op = parsed.map_err(|what| lines.wrong(what))?;
+        if let Op::Kernel { name, .. } = &mut op {
+            if let Some(known) = self.names.get(name) {
+                *name = Arc::clone(known);
+            } else if self.names.len() < NAMES {
+                self.names.insert(Arc::clone(name));
+            }
+        }
+        Ok(Some(op))
+    }
 }
 
 /// Which tensors are live: every access has to lie in one.
 #[derive(Default)]
 struct Checker {
     live: HashMap<u32, u64>,
-    freed: std::collections::HashSet<u32>,
+    /// Ever freed; asked only for tensors that are not live.
+    freed: IdSet,
 }
 
 impl Checker {
@@ -181,11 +217,10 @@ impl Checker {
                 if self.live.insert(*t, *n).is_some() {
                     return Err(format!("tensor {t} is allocated, but it is live already"));
                 }
-                self.freed.remove(t);
             }
             Op::Free { t } => {
                 if self.live.remove(t).is_none() {
-                    let why = if self.freed.contains(t) {
+                    let why = if self.freed.contains(*t) {
                         "freed already"
                     } else {
                         "never allocated"
@@ -235,7 +270,7 @@ impl Checker {
         }
         for Piece(t, offset, bytes) in pieces {
             let Some(size) = self.live.get(t) else {
-                let why = if self.freed.contains(t) {
+                let why = if self.freed.contains(*t) {
                     "was freed before"
                 } else {
                     "was never allocated"

@@ -10,20 +10,22 @@
 //! such a stand-in are clipped to it, as are accesses to tensors that the repeated iteration finds
 //! under another size.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::{Op, Piece, Program};
+use super::stored::{Cursor, Source};
+use super::{Op, Piece, ProgramError};
 
 /// Turns recorded iterations into a run of any length; tensors get ids that are never used twice.
 #[derive(Debug)]
 pub struct Schedule<'a> {
-    program: &'a Program,
+    source: Source<'a>,
     wanted: u32,
-    /// The iteration in progress: how many have begun, which recording, next operation.
+    /// The iteration in progress: how many have begun, which recording, its next operations.
     begun: u32,
     recording: usize,
-    next: usize,
-    in_setup: bool,
+    cursor: Cursor<'a>,
+    failed: bool,
     /// Recorded id -> (id of this run, bytes, iteration of this run that allocated it).
     names: HashMap<u32, (u32, u64, u32)>,
     fresh: u32,
@@ -37,21 +39,22 @@ pub enum Scheduled<'a> {
     /// A tensor is freed.
     Free(u32),
     /// Anything else; its pieces are to be looked up with [`Schedule::piece`].
-    Other(&'a Op),
+    Other(Cow<'a, Op>),
     /// An iteration begins.
     Iteration(u32),
 }
 
 impl<'a> Schedule<'a> {
     /// A run of `iterations` iterations.
-    pub fn new(program: &'a Program, iterations: u32) -> Schedule<'a> {
+    pub fn new(program: impl Into<Source<'a>>, iterations: u32) -> Schedule<'a> {
+        let source = program.into();
         Schedule {
-            program,
+            source,
             wanted: iterations,
             begun: 0,
             recording: 0,
-            next: 0,
-            in_setup: true,
+            cursor: source.cursor(),
+            failed: false,
             names: HashMap::new(),
             fresh: 0,
         }
@@ -60,13 +63,13 @@ impl<'a> Schedule<'a> {
     /// The run's tensor id, offset and bytes of a recorded piece; `None` if nothing is left of it.
     pub fn piece(&self, piece: &Piece) -> Option<(u32, u64, u64)> {
         let (id, size, _) = *self.names.get(&piece.0)?;
-        let end = (piece.1 + piece.2).min(size);
+        let end = piece.1.saturating_add(piece.2).min(size);
         (piece.1 < end).then(|| (id, piece.1, end - piece.1))
     }
 
     /// The next recording after `recording`.
     fn successor(&self, recording: usize) -> usize {
-        let recorded = self.program.iterations.len();
+        let recorded = self.source.recorded();
         if recording + 1 < recorded {
             recording + 1
         } else {
@@ -74,44 +77,12 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// Recorded ids that iteration `recording` frees without having allocated them, after `setup` and
-    /// the iterations before it, in the order of their allocation in iteration `recording - 1`.
-    fn carried_into(&self, recording: usize) -> Vec<u32> {
-        if recording == 0 {
-            return Vec::new();
-        }
-        let mut own = std::collections::HashSet::new();
-        let mut freed = std::collections::HashSet::new();
-        for op in &self.program.iterations[recording] {
-            match op {
-                Op::Alloc { t, .. } => {
-                    own.insert(*t);
-                }
-                Op::Free { t } if !own.remove(t) => {
-                    freed.insert(*t);
-                }
-                _ => {}
-            }
-        }
-        let before = &self.program.iterations[recording - 1];
-        let mut carried = Vec::new();
-        for op in before {
-            if let Op::Alloc { t, .. } = op {
-                carried.retain(|id| id != t);
-                if freed.contains(t) {
-                    carried.push(*t);
-                }
-            }
-        }
-        carried
-    }
-
     /// Begins the next iteration; `None` after the last.
-    fn begin(&mut self) -> Option<Scheduled<'a>> {
+    fn begin(&mut self) -> Result<Option<Scheduled<'a>>, ProgramError> {
         if self.begun == self.wanted {
-            return None;
+            return Ok(None);
         }
-        let recorded = self.program.iterations.len();
+        let recorded = self.source.recorded();
         let (previous, repeated) = (self.recording, self.begun as usize >= recorded);
         let next = if self.begun == 0 {
             0
@@ -121,7 +92,7 @@ impl<'a> Schedule<'a> {
         if repeated {
             // What the iteration just ended has left, in order of allocation, stands for what the
             // recording before `next` would have left.
-            let expected = self.carried_into(next);
+            let expected = self.source.carried_into(next);
             let last = self.begun - 1;
             let mut left: Vec<(u32, (u32, u64, u32))> = self
                 .names
@@ -140,46 +111,51 @@ impl<'a> Schedule<'a> {
                 self.names.insert(*expected, value);
             }
         }
+        self.cursor.begin(next)?;
         self.recording = next;
-        self.next = 0;
         self.begun += 1;
-        Some(Scheduled::Iteration(self.begun - 1))
+        Ok(Some(Scheduled::Iteration(self.begun - 1)))
+    }
+
+    fn step(&mut self) -> Result<Option<Scheduled<'a>>, ProgramError> {
+        loop {
+            let Some(op) = self.cursor.next()? else {
+                return self.begin();
+            };
+            match *op {
+                Op::Alloc { t, n } => {
+                    let id = self.fresh;
+                    self.fresh = id.checked_add(1).ok_or_else(|| ProgramError::Parameter {
+                        key: "iterations",
+                        value: self.wanted.to_string(),
+                        accepted: "a run can allocate up to 4294967295 tensors",
+                    })?;
+                    // Repeated recordings can find an id in use by a tensor that is kept: it stays
+                    // live under its old id of the run, which nothing names any more.
+                    let born = self.begun.wrapping_sub(1);
+                    self.names.insert(t, (id, n, born));
+                    return Ok(Some(Scheduled::Alloc(id, n)));
+                }
+                Op::Free { t } => {
+                    if let Some((id, _, _)) = self.names.remove(&t) {
+                        return Ok(Some(Scheduled::Free(id)));
+                    }
+                }
+                _ => return Ok(Some(Scheduled::Other(op))),
+            }
+        }
     }
 }
 
 impl<'a> Iterator for Schedule<'a> {
-    type Item = Scheduled<'a>;
+    type Item = Result<Scheduled<'a>, ProgramError>;
 
-    fn next(&mut self) -> Option<Scheduled<'a>> {
-        loop {
-            let program = self.program;
-            let ops = if self.in_setup {
-                &program.setup
-            } else {
-                &program.iterations[self.recording]
-            };
-            let Some(op) = ops.get(self.next) else {
-                self.in_setup = false;
-                return self.begin();
-            };
-            self.next += 1;
-            match op {
-                Op::Alloc { t, n } => {
-                    let id = self.fresh;
-                    self.fresh += 1;
-                    // Repeated recordings can find an id in use by a tensor that is kept: it stays
-                    // live under its old id of the run, which nothing names any more.
-                    let born = self.begun.wrapping_sub(1);
-                    self.names.insert(*t, (id, *n, born));
-                    return Some(Scheduled::Alloc(id, *n));
-                }
-                Op::Free { t } => {
-                    if let Some((id, _, _)) = self.names.remove(t) {
-                        return Some(Scheduled::Free(id));
-                    }
-                }
-                other => return Some(Scheduled::Other(other)),
-            }
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
         }
+        let next = self.step();
+        self.failed = next.is_err();
+        next.transpose()
     }
 }

@@ -208,7 +208,7 @@ impl CachingAllocator {
         let found = self.find(size, large, stream);
         let id = match found {
             Some(id) => id,
-            None => self.more_memory(bytes, size, large, stream)?,
+            None => self.more_memory(size, large, stream)?,
         };
         self.hand_out(id, bytes, size);
         Ok(self.blocks[id].address)
@@ -251,7 +251,7 @@ impl CachingAllocator {
     }
 
     /// A block of new memory; gives cached memory back where that is needed (4.5 to 4.9).
-    fn more_memory(&mut self, bytes: u64, size: u64, large: bool, stream: u64) -> Result<u32, AllocError> {
+    fn more_memory(&mut self, size: u64, large: bool, stream: u64) -> Result<u32, AllocError> {
         if self.collects_garbage() {
             self.collect_garbage();
         }
@@ -280,7 +280,8 @@ impl CachingAllocator {
         self.note(Action::Oom, free, size, stream);
         let reserved = self.reserved_bytes();
         Err(AllocError::OutOfMemory {
-            requested: bytes,
+            // PyTorch's message has the size of the segment, not of the tensor.
+            requested: self.segment_size(size, large)?,
             capacity: self.device.total(),
             free,
             allocated: self.allocated_bytes(),
@@ -289,16 +290,21 @@ impl CachingAllocator {
         })
     }
 
-    /// One try at a new segment, or at growing an expandable range; `None` if memory is full.
-    fn new_memory(&mut self, size: u64, large: bool, stream: u64) -> Result<Option<u32>, AllocError> {
-        let request = if !large {
-            SMALL_SEGMENT
+    /// What the device is asked for when a rounded request needs memory (4.6).
+    fn segment_size(&self, size: u64, large: bool) -> Result<u64, AllocError> {
+        if !large {
+            Ok(SMALL_SEGMENT)
         } else if size < MIN_LARGE_ALLOC {
-            self.options.large_segment
+            Ok(self.options.large_segment)
         } else {
             size.checked_next_multiple_of(LARGE_ROUNDING)
-                .ok_or(AllocError::AddressSpace { bytes: size })?
-        };
+                .ok_or(AllocError::AddressSpace { bytes: size })
+        }
+    }
+
+    /// One try at a new segment, or at growing an expandable range; `None` if memory is full.
+    fn new_memory(&mut self, size: u64, large: bool, stream: u64) -> Result<Option<u32>, AllocError> {
+        let request = self.segment_size(size, large)?;
         let allowed = self.allowed().unwrap_or(u64::MAX);
         if request > allowed.saturating_sub(self.reserved_bytes()) {
             return Ok(None);

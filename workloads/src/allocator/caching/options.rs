@@ -20,13 +20,14 @@ const WITHOUT_EFFECT: [&str; 6] = [
     "graph_capture_record_stream_reuse",
 ];
 
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 8] = [
     "max_split_size_mb",
     "max_non_split_rounding_mb",
     "roundup_power2_divisions",
     "garbage_collection_threshold",
     "expandable_segments",
     "large_segment_size_mb",
+    "per_process_memory_fraction",
     "backend",
 ];
 
@@ -131,6 +132,14 @@ impl Options {
                     accepted: "above 0, below 1",
                 })?;
             }
+            "per_process_memory_fraction" => {
+                let fraction = value.parse().ok().filter(|f: &f64| *f > 0.0 && *f <= 1.0);
+                self.memory_fraction = Some(fraction.ok_or_else(|| OptionError::Value {
+                    name: "per_process_memory_fraction",
+                    value: value.to_owned(),
+                    accepted: "above 0, up to 1",
+                })?);
+            }
             "expandable_segments" => {
                 self.expandable_segments = match value {
                     "True" | "true" => true,
@@ -171,7 +180,7 @@ impl Options {
         let power = bytes.ilog2();
         let class = (power as usize).saturating_sub(20).min(CLASSES - 1);
         let divisions = self.roundup_power2_divisions[class];
-        if divisions > 1 && bytes > MIN * divisions {
+        if divisions > 1 && bytes > MIN.saturating_mul(divisions) {
             if bytes.is_power_of_two() {
                 return Some(bytes);
             }
@@ -227,7 +236,7 @@ fn divisions(value: &str) -> Result<[u64; CLASSES], OptionError> {
     let error = || OptionError::Value {
         name: "roundup_power2_divisions",
         value: value.to_owned(),
-        accepted: "a power of two, or [MIB:POWER,...,>:POWER] with ascending powers of two",
+        accepted: "a power of two, or [MIB:POWER,...,>:POWER] with powers of two (or 0 for POWER)",
     };
     let power = |text: &str, zero: bool| {
         let n: u64 = text.trim().parse().map_err(|_| error())?;
@@ -241,27 +250,22 @@ fn divisions(value: &str) -> Result<[u64; CLASSES], OptionError> {
         return Ok([power(value, false)?; CLASSES]);
     };
     let mut all = [0; CLASSES];
-    // The class after the last one that was named.
-    let mut next = 0;
+    // The class named last; `>` covers it too, as in PyTorch's parser (allocator reference 2).
     let mut last = None;
     for pair in list.split(',') {
         let (key, divisions) = pair.split_once(':').ok_or_else(error)?;
         let divisions = power(divisions, true)?;
         if key.trim() == ">" {
-            all[next..].fill(divisions);
-            return Ok(all);
+            all[last.unwrap_or(0)..].fill(divisions);
+            continue;
         }
         let class = power(key, false)?.trailing_zeros() as usize;
         let class = class.min(CLASSES - 1);
-        if last.is_some_and(|last| class <= last) {
-            return Err(error());
-        }
         if last.is_none() {
             all[..class].fill(divisions);
         }
         all[class] = divisions;
         last = Some(class);
-        next = class + 1;
     }
     Ok(all)
 }
@@ -280,7 +284,7 @@ mod tests {
         assert_eq!(options.max_split_size, 32 << 20);
         assert!(options.expandable_segments);
         let options = Options::parse("roundup_power2_divisions:[256:1,512:2,1024:4,>:8]").unwrap();
-        let expected = [1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 4, 8, 8, 8, 8, 8];
+        let expected = [1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 8, 8, 8, 8, 8, 8];
         assert_eq!(options.roundup_power2_divisions, expected);
         for (text, says) in [
             ("max_split_size_mb:19", "20 .."),
@@ -288,7 +292,9 @@ mod tests {
             ("garbage_collection_threshold:1", "below 1"),
             ("garbage_collection_threshold:nan", "below 1"),
             ("roundup_power2_divisions:3", "power of two"),
-            ("roundup_power2_divisions:[512:2,256:1]", "ascending"),
+            ("roundup_power2_divisions:[512:2,300:1]", "powers of two"),
+            ("roundup_power2_divisions:[512:2,256]", "powers of two"),
+            ("per_process_memory_fraction:0", "above 0"),
             ("backend:cudaMallocAsync", "native"),
             ("split:3", "unknown option"),
             ("expandable_segments", "NAME:VALUE"),

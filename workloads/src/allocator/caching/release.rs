@@ -62,7 +62,7 @@ impl CachingAllocator {
         let first = free.range((stream, key, 0, 0)..).next().map(|key| key.3);
         if let Some(id) = first.filter(|id| {
             let block = &self.blocks[*id];
-            block.stream == stream && block.range.is_none()
+            block.stream == stream && block.range.is_none() && !self.blocks.is_split(*id)
         }) {
             self.release(id);
             return true;
@@ -74,7 +74,8 @@ impl CachingAllocator {
                 .rev()
                 .take_while(|(other, block, ..)| *other == stream && *block >= self.options.max_split_size)
                 .map(|key| key.3)
-                .find(|id| self.blocks[*id].range.is_none());
+                // A rest can be that large if `large_segment_size_mb` exceeds the limit.
+                .find(|id| self.blocks[*id].range.is_none() && !self.blocks.is_split(*id));
             let Some(id) = largest else { return false };
             released += self.blocks[id].size;
             self.release(id);
