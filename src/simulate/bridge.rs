@@ -10,6 +10,7 @@ use workloads::allocator::{AllocatorKind, AllocatorSpec, Options};
 use workloads::micro::{self, Micro, MicroKind};
 use workloads::{GpuShape, HostOp, Program, ProgramError, Run};
 
+use super::plan::plan;
 use super::{CopyRow, Progress, RunResult, Simulate, SimulateError, figures};
 use crate::config::sections::{Capacity, WorkloadSection};
 use crate::config::{ResolvedConfig, Sections};
@@ -161,25 +162,26 @@ impl Simulator {
         };
         let machine = machine(config, footprint, capacity, records)?;
         let mut heard = Heard { progress, kernels };
-        let system = System::new(&machine, probe)?;
+        let mut system = System::new(&machine, probe)?;
+        let planned = machine.driver.needs_plan();
         let finished = match work {
-            Work::Program(program, allocator) => system.run(
-                within_horizon(
-                    Run::new(
-                        &program,
-                        &AllocatorSpec {
-                            capacity,
-                            ..allocator
-                        },
-                        config.workload.iterations,
-                        gpu,
-                    ),
-                    config,
-                ),
-                &mut heard,
-            )?,
+            Work::Program(program, allocator) => {
+                let spec = AllocatorSpec {
+                    capacity,
+                    ..allocator
+                };
+                if planned {
+                    let ops = Run::new(&program, &spec, config.workload.iterations, gpu);
+                    system.set_plan(plan(within_horizon(ops, config), gpu.sms).map_err(input)?);
+                }
+                let ops = Run::new(&program, &spec, config.workload.iterations, gpu);
+                system.run(within_horizon(ops, config), &mut heard)?
+            }
             Work::Micro(micro) => {
                 let ops = micro::build(&micro, &gpu).map_err(input)?;
+                if planned {
+                    system.set_plan(plan(ops.iter().cloned().map(Ok), gpu.sms).map_err(input)?);
+                }
                 // A benchmark waits for one launch before it times the next.
                 let timed = ops.into_iter().flat_map(|op| {
                     let wait = matches!(op, HostOp::IterationStart(_)).then_some(HostOp::Synchronize);
