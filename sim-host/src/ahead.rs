@@ -1,6 +1,6 @@
 //! Work ahead of need: pre-evictions and fetches that a policy asks for.
 //!
-//! It is done by a thread beside the bottom half (as DeepUM's prefetch thread), whose time is counted
+//! It is done by a thread beside the bottom half (as the prefetch thread of `DeepUM`), whose time is counted
 //! apart. Its pushes go to the same in-order channels as everything else; no batch waits for them but
 //! by the order of a channel.
 
@@ -9,7 +9,7 @@ use sim_core::pages::PageMask;
 use sim_core::push::Cause;
 
 use crate::device::Device;
-use crate::policy::View;
+use crate::policy::state::view;
 use crate::service::{Cursor, Memory};
 use crate::stats::BatchRecord;
 
@@ -42,13 +42,7 @@ impl Memory {
             notify: false,
         };
         for _ in 0..self.pmm.capacity() {
-            let view = View {
-                pmm: &self.pmm,
-                space: &self.space,
-                plan: &self.policies.plan,
-                now: self.policies.now,
-                evictions: self.stats.evictions,
-            };
+            let view = view!(self);
             let Some(victim) = self.policies.eviction.pre_evict(&view) else {
                 break;
             };
@@ -79,13 +73,7 @@ impl Memory {
         };
         let mut made = 0;
         while made < GROUP && self.policies.ahead_budget > 0 {
-            let view = View {
-                pmm: &self.pmm,
-                space: &self.space,
-                plan: &self.policies.plan,
-                now: self.policies.now,
-                evictions: self.stats.evictions,
-            };
+            let view = view!(self);
             let Some((block, pages)) = self.policies.prefetch.ahead(&view) else {
                 break;
             };
@@ -96,13 +84,12 @@ impl Memory {
             }
             cursor.at += self.cost.block_fixed;
             let none = PageMask::EMPTY;
-            match self.make_resident(block, &none, &pages, Cause::Coherence, &mut cursor) {
-                Some(ticket) => self.policies.ahead_waits = Some(ticket),
-                None => {
-                    self.stats.policy_refusals += 1;
-                    break;
-                }
+            let arrives = self.make_resident(block, &none, &pages, Cause::Coherence, &mut cursor);
+            if arrives.is_none() {
+                self.stats.policy_refusals += 1;
+                break;
             }
+            self.policies.ahead_waits = arrives;
             self.stats.ahead_blocks += 1;
             made += 1;
         }

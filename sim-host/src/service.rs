@@ -11,8 +11,7 @@ use crate::device::Device;
 use crate::fetch::CoalescedFault;
 use crate::params::{CopySplit, DriverParams};
 use crate::pmm::{ChunkId, List, Pmm, Source};
-use crate::policy::View;
-use crate::policy::state::Policies;
+use crate::policy::state::{Policies, view};
 use crate::prefetch::Service;
 use crate::stats::{BatchRecord, DriverStats};
 use crate::tracker::Tracker;
@@ -123,13 +122,7 @@ impl Memory {
                     .written(block, &PageMask::single(fault.page.index()));
             }
         }
-        let view = View {
-            pmm: &self.pmm,
-            space: &self.space,
-            plan: &self.policies.plan,
-            now: self.policies.now,
-            evictions: self.stats.evictions,
-        };
+        let view = view!(self);
         self.policies.eviction.served(block, &view);
         (cursor.at, cursor.evicted)
     }
@@ -162,13 +155,7 @@ impl Memory {
             resident: &resident,
             thrashing: &PageMask::EMPTY,
         };
-        let view = View {
-            pmm: &self.pmm,
-            space: &self.space,
-            plan: &self.policies.plan,
-            now: self.policies.now,
-            evictions: self.stats.evictions,
-        };
+        let view = view!(self);
         let added = self
             .policies
             .prefetch
@@ -321,13 +308,7 @@ impl Memory {
 
     /// The policy's victim; where it names none that can go, the driver's.
     fn choose_victim(&mut self) -> Option<ChunkId> {
-        let view = View {
-            pmm: &self.pmm,
-            space: &self.space,
-            plan: &self.policies.plan,
-            now: self.policies.now,
-            evictions: self.stats.evictions,
-        };
+        let view = view!(self);
         let mut victim = self.policies.eviction.victim(&view);
         if !victim.is_some_and(|chunk| view.is_evictable(chunk)) {
             self.stats.policy_refusals += 1;
@@ -411,13 +392,7 @@ impl Memory {
             None => self.pmm.recycle(victim),
         }
         self.pmm.tracker(victim).merge(&after);
-        let view = View {
-            pmm: &self.pmm,
-            space: &self.space,
-            plan: &self.policies.plan,
-            now: self.policies.now,
-            evictions: self.stats.evictions,
-        };
+        let view = view!(self);
         self.policies.eviction.evicted(owner, &view);
         Some(victim)
     }

@@ -11,10 +11,8 @@ pub struct TrueLru;
 
 impl EvictionPolicy for TrueLru {
     fn victim(&mut self, view: &View<'_>) -> Option<ChunkId> {
-        view.driver_order().min_by_key(|chunk| {
-            view.owner(*chunk)
-                .and_then(|block| view.plan().last_use(block, view.now()))
-        })
+        view.driver_order()
+            .min_by_key(|chunk| view.owner(*chunk).and_then(|block| view.last_use(block)))
     }
 
     fn needs_plan(&self) -> bool {

@@ -62,6 +62,7 @@ pub struct View<'a> {
     pub(crate) space: &'a VaSpace,
     pub(crate) plan: &'a UsePlan,
     pub(crate) now: Moment,
+    pub(crate) passed: Moment,
     pub(crate) evictions: u64,
 }
 
@@ -137,9 +138,19 @@ impl View<'_> {
         self.now
     }
 
-    /// When a block is used next; `None`: never again, or no plan.
+    /// What is over for all thread blocks, as far as the driver can tell; not after [`View::now`].
+    pub fn passed(&self) -> Moment {
+        self.passed
+    }
+
+    /// When a block is used next, the present included; `None`: never again, or no plan.
     pub fn next_use(&self, block: VaBlock) -> Option<Moment> {
-        self.plan.next_use(block, self.now)
+        self.plan.next_use(block, self.passed)
+    }
+
+    /// When a block was used last, the present included; `None`: never so far, or no plan.
+    pub fn last_use(&self, block: VaBlock) -> Option<Moment> {
+        self.plan.last_use(block, self.now)
     }
 
     /// Evictions so far.

@@ -1,5 +1,5 @@
-//! Correlation, in the way of DeepUM (ASPLOS'23): which VA block was served after which is remembered,
-//! and a fault fetches the chain of blocks that followed last time. DeepUM keeps a table per kernel
+//! Correlation, in the way of `DeepUM` (ASPLOS'23): which VA block was served after which is remembered,
+//! and a fault fetches the chain of blocks that followed last time. `DeepUM` keeps a table per kernel
 //! and predicts the next kernel too; the driver sees no kernel's name, so there is one table here.
 
 use std::collections::{BTreeMap, VecDeque};

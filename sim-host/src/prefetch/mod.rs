@@ -8,7 +8,7 @@
 //! | `64k`, `2m` | the big pages of the faults; the whole block | |
 //! | `sequential-local` | the next `prefetch.degree` pages | |
 //! | `stride` | the next pages at a steady distance | those in other blocks |
-//! | `correlation` | the whole block | the blocks that followed last time (DeepUM) |
+//! | `correlation` | the whole block | the blocks that followed last time (`DeepUM`) |
 //! | `planned` | the whole block | blocks of the next `prefetch.window` kernels (G10) |
 //! | `oracle` | the whole block | blocks by next use, as far as the memory reaches |
 //!

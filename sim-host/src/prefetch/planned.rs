@@ -42,7 +42,7 @@ impl Planned {
     }
 
     fn look_ahead(&mut self, view: &View<'_>) {
-        let now = view.now();
+        let now = view.passed();
         let plan = view.plan();
         let end = match self.window {
             Some(window) => now.kernel.saturating_add(window).saturating_add(1),
@@ -77,8 +77,12 @@ impl PrefetchPolicy for Planned {
 
     fn ahead(&mut self, view: &View<'_>) -> Option<(VaBlock, PageMask)> {
         let now = Moment {
-            step: if self.window.is_some() { 0 } else { view.now().step },
-            ..view.now()
+            step: if self.window.is_some() {
+                0
+            } else {
+                view.passed().step
+            },
+            ..view.passed()
         };
         if self.made_for != Some(now) {
             self.made_for = Some(now);

@@ -46,7 +46,7 @@ impl PrefetchPolicy for Stride {
         let mut here = PageMask::EMPTY;
         for index in service.faulted.iter() {
             let page = block.page(service.first_page + index).0;
-            let stride = page as i64 - entry.last as i64;
+            let stride = page.cast_signed().wrapping_sub(entry.last.cast_signed());
             entry.steady = entry.last != 0 && stride == entry.stride && stride != 0;
             entry.stride = stride;
             entry.last = page;
