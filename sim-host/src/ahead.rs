@@ -90,6 +90,8 @@ impl Memory {
                 break;
             }
             self.policies.ahead_waits = arrives;
+            let view = view!(self);
+            self.policies.eviction.served(block, &view);
             self.stats.ahead_blocks += 1;
             made += 1;
         }

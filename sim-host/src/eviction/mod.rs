@@ -58,7 +58,7 @@ pub trait EvictionPolicy: Debug + Send {
         let _ = (block, view);
     }
 
-    /// Faults of a block have been served.
+    /// Faults of a block have been served, or pages of it fetched ahead.
     fn served(&mut self, block: VaBlock, view: &View<'_>) {
         let _ = (block, view);
     }
@@ -74,7 +74,7 @@ registry! {
     "driver" => |_| Box::new(Driver),
     "random" => |p| Box::new(Random { seed: p.seed }),
     "fifo" => |_| Box::new(Fifo),
-    "true-lru" => |_| Box::new(TrueLru),
+    "true-lru" => |_| Box::new(TrueLru::default()),
     "lfu" => |_| Box::new(Lfu),
     "reserve-lru" => |p| Box::new(ReserveLru { percent: p.reserve }),
     "tree-pre-evict" => |_| Box::new(Tree::default()),
