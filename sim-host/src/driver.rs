@@ -1,6 +1,8 @@
 //! The bottom half: one thread that fetches, services, flushes and replays, batch after batch
 //! (uvm-driver 3.2, 3.3), and the calls of the program's thread.
 
+use std::sync::Arc;
+
 use sim_core::Time;
 use sim_core::pages::{ByteRange, Page};
 use sim_core::push::{ChannelKind, Method, Push, Ticket};
@@ -9,10 +11,14 @@ use sim_core::tools::{FaultType, ToolsEvent};
 
 use crate::cost::HostCost;
 use crate::device::Device;
+use crate::eviction::EvictionPolicy;
 use crate::fetch::Batch;
 use crate::invariants::{InvariantViolation, check};
 use crate::params::{DriverParams, ParamError, ReplayPolicy};
 use crate::pmm::Pmm;
+use crate::policy::UsePlan;
+use crate::policy::state::Policies;
+use crate::prefetch::PrefetchPolicy;
 use crate::service::Memory;
 use crate::stats::{BatchRecord, DriverStats, THREAD_STATES, ThreadState};
 use crate::tracker::Tracker;
@@ -63,6 +69,28 @@ impl UvmDriver {
     /// # Errors
     /// A parameter out of its range.
     pub fn new(params: DriverParams, cost: HostCost, device_chunks: u64) -> Result<Self, ParamError> {
+        let policy = params.policy_params();
+        let (eviction, prefetch) = (params.eviction_policy, params.prefetch_policy);
+        Self::with_policies(
+            params,
+            cost,
+            device_chunks,
+            eviction.make(&policy),
+            prefetch.make(&policy),
+        )
+    }
+
+    /// The same with policies of one's own, instead of those that `params` names.
+    ///
+    /// # Errors
+    /// A parameter out of its range.
+    pub fn with_policies(
+        params: DriverParams,
+        cost: HostCost,
+        device_chunks: u64,
+        eviction: Box<dyn EvictionPolicy>,
+        prefetch: Box<dyn PrefetchPolicy>,
+    ) -> Result<Self, ParamError> {
         params.validate()?;
         if device_chunks == 0 {
             return Err(ParamError {
@@ -80,6 +108,7 @@ impl UvmDriver {
                 pmm,
                 stats: DriverStats::default(),
                 batch_tracker: Tracker::default(),
+                policies: Policies::new(eviction, prefetch, device_chunks),
             },
             step: Step::Asleep,
             masked: false,
@@ -94,6 +123,19 @@ impl UvmDriver {
             duplicates_before: 0,
             finished: None,
         })
+    }
+
+    /// Gives policies the plan of the program ([`DriverParams::needs_plan`]).
+    pub fn set_plan(&mut self, plan: Arc<UsePlan>) {
+        self.memory.policies.plan = plan;
+    }
+
+    /// The `kernel`-th launch of the program, from 0, has started on the device.
+    pub fn kernel_started(&mut self, kernel: u64, now: Time, device: &mut impl Device) {
+        let capacity = self.memory.pmm.capacity();
+        let kernel = u32::try_from(kernel).unwrap_or(u32::MAX);
+        self.memory.policies.kernel_started(kernel, capacity);
+        self.memory.work_ahead(now, device);
     }
 
     /// Counts.
@@ -176,6 +218,7 @@ impl UvmDriver {
             Step::Flush => self.flush(now, device),
             Step::Replay => {
                 let ticket = self.push_replay(now, true, device);
+                self.memory.work_ahead(now, device);
                 self.step = Step::Wait(ticket);
                 self.enter(ThreadState::WaitForReplay, now);
             }
@@ -203,6 +246,7 @@ impl UvmDriver {
             self.cached_put = device.fault_put(now);
         }
         self.batch.clear();
+        self.memory.policies.served.clear();
         let limit = u64::from(self.memory.params.fault_batch_count);
         let end = self.cached_put.min(self.get + limit);
         let mut index = self.get;
@@ -296,9 +340,13 @@ impl UvmDriver {
             ReplayPolicy::Batch => {
                 self.push_replay(at, false, device);
                 at += self.memory.cost.replay_push;
+                self.memory.work_ahead(at, device);
                 self.end_batch(at, device);
             }
-            ReplayPolicy::Block | ReplayPolicy::Once => self.end_batch(at, device),
+            ReplayPolicy::Block | ReplayPolicy::Once => {
+                self.memory.work_ahead(at, device);
+                self.end_batch(at, device);
+            }
         }
     }
 
@@ -316,6 +364,10 @@ impl UvmDriver {
 
     /// A push with `notify` has completed: the batch is over if it is its replay.
     pub fn push_complete(&mut self, ticket: Ticket, now: Time, device: &mut impl Device) {
+        if self.memory.policies.ahead_waits == Some(ticket) {
+            self.memory.policies.ahead_waits = None;
+            self.memory.work_ahead(now, device);
+        }
         if self.step == Step::Wait(ticket) {
             let at = now + self.memory.cost.completion_poll;
             self.end_batch(at, device);

@@ -14,6 +14,8 @@
 //! | [`fetch`] | one batch: raw entries merged with their neighbours |
 //! | `service` | what a service of one VA block does, eviction included |
 //! | [`prefetch`], [`eviction`] | policies, one file each |
+//! | [`policy`] | what policies see; how to add one |
+//! | `ahead` | pre-evictions and fetches ahead of need |
 //! | [`pmm`] | root chunks and their lists |
 //! | [`va_space`], [`va_block`] | managed ranges, per-block bitmaps |
 //! | [`tracker`] | pushes that later work waits for |
@@ -24,6 +26,7 @@
 //! long a copy takes. Thrashing, advice, explicit migration, access counters and CPU faults on
 //! GPU-resident pages are not modelled; calls that would need them return typed errors.
 
+mod ahead;
 pub mod check;
 pub mod cost;
 pub mod device;
@@ -33,6 +36,7 @@ pub mod fetch;
 pub mod invariants;
 pub mod params;
 pub mod pmm;
+pub mod policy;
 pub mod prefetch;
 mod service;
 pub mod stats;

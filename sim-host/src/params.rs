@@ -4,6 +4,8 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+use crate::policy::PolicyParams;
+
 /// A parameter is out of its range.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("driver.{name} = {value} is out of range: {accepted}")]
@@ -80,6 +82,16 @@ pub struct DriverParams {
     pub prefetch_policy: crate::prefetch::Policy,
     /// Which root chunk to evict.
     pub eviction_policy: crate::eviction::Policy,
+    /// Clean pages whose copy on the host still holds leave without being copied.
+    pub dirty_tracking: bool,
+    /// Chunks that reserve-LRU spares, percent.
+    pub eviction_reserve: u32,
+    /// Memory that watermark pre-eviction keeps free, percent.
+    pub eviction_watermark: u32,
+    /// Pages that sequential and stride prefetchers fetch per fault.
+    pub prefetch_degree: u32,
+    /// Kernels, or links of a chain, that prefetchers look ahead.
+    pub prefetch_window: u32,
     /// Root chunks asked of PMA at a time, as a power of two.
     pub pma_batch_nonpinned_order: u32,
     /// How copies are cut.
@@ -100,8 +112,13 @@ impl Default for DriverParams {
             prefetch_enable: true,
             prefetch_threshold: 51,
             prefetch_min_faults: 1,
-            prefetch_policy: crate::prefetch::Policy::Tree,
-            eviction_policy: crate::eviction::Policy::Driver,
+            prefetch_policy: crate::prefetch::Policy::default(),
+            eviction_policy: crate::eviction::Policy::default(),
+            dirty_tracking: false,
+            eviction_reserve: 10,
+            eviction_watermark: 5,
+            prefetch_degree: 15,
+            prefetch_window: 4,
             pma_batch_nonpinned_order: 6,
             copy_split: CopySplit::Runs,
             seed: 1,
@@ -110,6 +127,26 @@ impl Default for DriverParams {
 }
 
 impl DriverParams {
+    /// What constructors of policies take.
+    pub fn policy_params(&self) -> PolicyParams {
+        PolicyParams {
+            seed: self.seed,
+            reserve: self.eviction_reserve,
+            watermark: self.eviction_watermark,
+            threshold: self.prefetch_threshold,
+            degree: self.prefetch_degree,
+            window: self.prefetch_window,
+        }
+    }
+
+    /// Does anything here need the plan of the program?
+    pub fn needs_plan(&self) -> bool {
+        let params = self.policy_params();
+        self.dirty_tracking
+            || self.eviction_policy.make(&params).needs_plan()
+            || self.prefetch_policy.make(&params).needs_plan()
+    }
+
     /// Checks every range.
     ///
     /// # Errors
@@ -145,6 +182,10 @@ impl DriverParams {
             "1 ..",
         )?;
         check("prefetch.threshold", self.prefetch_threshold, 0..=100, "0 .. 100")?;
+        check("eviction.reserve", self.eviction_reserve, 0..=99, "0 .. 99")?;
+        check("eviction.watermark", self.eviction_watermark, 0..=50, "0 .. 50")?;
+        check("prefetch.degree", self.prefetch_degree, 1..=511, "1 .. 511")?;
+        check("prefetch.window", self.prefetch_window, 1..=1024, "1 .. 1024")?;
         check("prefetch.min_faults", self.prefetch_min_faults, 1..=20, "1 .. 20")?;
         check(
             "pma_batch_nonpinned_order",

@@ -60,6 +60,7 @@ pub struct Pmm {
     pma_fresh: u64,
     pma_returned: Vec<ChunkId>,
     batch: u64,
+    capacity: u64,
     assignments: u64,
     heads: [(u32, u32); 3],
 }
@@ -74,6 +75,7 @@ impl Pmm {
             pma_fresh: capacity,
             pma_returned: Vec::new(),
             batch: 1 << batch_order,
+            capacity,
             assignments: 0,
             heads: [(NONE, NONE); 3],
         }
@@ -237,18 +239,33 @@ impl Pmm {
         (self.chunks.len() - self.free_zero.len() - self.free_dirty.len() - self.pma_returned.len()) as u64
     }
 
+    /// All chunks, in whoever's hands.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Chunks that can be had without eviction.
+    pub fn available(&self) -> u64 {
+        self.capacity - self.owned()
+    }
+
+    /// Puts an evicted chunk on the driver's free list.
+    pub fn recycle(&mut self, id: ChunkId) {
+        self.move_to(id, List::None);
+        let chunk = &mut self.chunks[id as usize];
+        chunk.owner = None;
+        chunk.zero = false;
+        self.free_dirty.push(id);
+    }
+
+    /// Chunks on a list, oldest first.
+    pub fn list_iter(&self, list: List) -> impl Iterator<Item = ChunkId> + '_ {
+        let next = |id: u32| (id != NONE).then_some(id);
+        std::iter::successors(self.head(list), move |id| next(self.chunks[*id as usize].next))
+    }
+
     /// Chunks on a list, oldest first.
     pub fn list(&self, list: List) -> Vec<ChunkId> {
-        let mut ids = Vec::new();
-        let mut at = if list == List::None {
-            NONE
-        } else {
-            self.heads[list as usize].0
-        };
-        while at != NONE {
-            ids.push(at);
-            at = self.chunks[at as usize].next;
-        }
-        ids
+        self.list_iter(list).collect()
     }
 }

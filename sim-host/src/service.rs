@@ -11,7 +11,8 @@ use crate::device::Device;
 use crate::fetch::CoalescedFault;
 use crate::params::{CopySplit, DriverParams};
 use crate::pmm::{ChunkId, List, Pmm, Source};
-use crate::prefetch::{Policy, Service};
+use crate::policy::state::{Policies, view};
+use crate::prefetch::Service;
 use crate::stats::{BatchRecord, DriverStats};
 use crate::tracker::Tracker;
 use crate::va_space::VaSpace;
@@ -29,14 +30,17 @@ pub(crate) struct Memory {
     pub stats: DriverStats,
     /// All work of the batch.
     pub batch_tracker: Tracker,
+    pub policies: Policies,
 }
 
 /// A service in progress: the CPU time it has come to, and what it has counted.
-struct Cursor<'a, D> {
-    at: Time,
-    device: &'a mut D,
-    record: &'a mut BatchRecord,
-    evicted: bool,
+pub(crate) struct Cursor<'a, D> {
+    pub at: Time,
+    pub device: &'a mut D,
+    pub record: &'a mut BatchRecord,
+    pub evicted: bool,
+    /// Pushes report their completion.
+    pub notify: bool,
 }
 
 impl<D: Device> Cursor<'_, D> {
@@ -46,7 +50,7 @@ impl<D: Device> Cursor<'_, D> {
             submit: self.at,
             acquire: acquire.acquires(channel),
             methods,
-            notify: false,
+            notify: self.notify,
         })
     }
 }
@@ -73,6 +77,7 @@ impl Memory {
             device,
             record,
             evicted: false,
+            notify: false,
         };
         let Some(state) = self.space.block(block) else {
             self.stats.stale_faults += faults.len() as u64;
@@ -106,10 +111,19 @@ impl Memory {
             return (cursor.at, false);
         }
         self.stats.block_services += 1;
+        self.policies.served_now(block, self.pmm.capacity());
         cursor.record.blocks += 1;
         cursor.at += self.cost.fault_page.times(u64::from(faulted.count()));
         let prefetched = self.prefetch(block, &faulted);
         self.make_resident(block, &faulted, &prefetched, Cause::Coherence, &mut cursor);
+        if self.params.dirty_tracking {
+            for fault in faults.iter().filter(|fault| fault.access >= AccessKind::Write) {
+                self.policies
+                    .written(block, &PageMask::single(fault.page.index()));
+            }
+        }
+        let view = view!(self);
+        self.policies.eviction.served(block, &view);
         (cursor.at, cursor.evicted)
     }
 
@@ -119,12 +133,10 @@ impl Memory {
             return PageMask::EMPTY;
         };
         state.prefetch_faults = state.prefetch_faults.saturating_add(faulted.count());
-        if !self.params.prefetch_enable
-            || self.params.prefetch_policy == Policy::None
-            || state.prefetch_faults < self.params.prefetch_min_faults
-        {
+        if !self.params.prefetch_enable || state.prefetch_faults < self.params.prefetch_min_faults {
             return PageMask::EMPTY;
         }
+        let state = *state;
         // The block is numbered from its first managed page.
         let first = state.valid.next_set(0).unwrap_or(0);
         let pages = state.valid.last().map_or(0, |last| last + 1 - first);
@@ -143,10 +155,12 @@ impl Memory {
             resident: &resident,
             thrashing: &PageMask::EMPTY,
         };
+        let view = view!(self);
         let added = self
-            .params
-            .prefetch_policy
-            .pages(&service, self.params.prefetch_threshold);
+            .policies
+            .prefetch
+            .pages(block, &service, &view)
+            .without(&faulted_here);
         let added = if first == 0 {
             added
         } else {
@@ -156,7 +170,7 @@ impl Memory {
     }
 
     /// Makes pages resident on the GPU and maps them: unmap elsewhere, populate, copy, map.
-    fn make_resident<D: Device>(
+    pub fn make_resident<D: Device>(
         &mut self,
         block: VaBlock,
         wanted: &PageMask,
@@ -203,6 +217,12 @@ impl Memory {
             state.tracker.add(copied);
             ready.add(copied);
             cursor.record.copied_pages += moving.count();
+            if self.params.dirty_tracking {
+                match cause {
+                    Cause::User => self.policies.written(block, &moving),
+                    _ => self.policies.arrived(block, &moving),
+                }
+            }
         }
         // The book-keeping of the pages comes after their copy has been pushed, and overlaps with it.
         cursor.at += self.cost.migrate_page.times(u64::from(arriving.count()));
@@ -282,8 +302,31 @@ impl Memory {
     /// Evicts one root chunk for `new_owner` (uvm-driver 7.4): everything resident goes to the host,
     /// clean or not; nothing waits on the CPU.
     fn evict<D: Device>(&mut self, new_owner: VaBlock, cursor: &mut Cursor<'_, D>) -> Option<ChunkId> {
-        let policy = self.params.eviction_policy;
-        let victim = policy.victim(&self.pmm, self.params.seed, self.stats.evictions)?;
+        let victim = self.choose_victim()?;
+        self.evict_chunk(victim, Some(new_owner), cursor)
+    }
+
+    /// The policy's victim; where it names none that can go, the driver's.
+    fn choose_victim(&mut self) -> Option<ChunkId> {
+        let view = view!(self);
+        let mut victim = self.policies.eviction.victim(&view);
+        if !victim.is_some_and(|chunk| view.is_evictable(chunk)) {
+            self.stats.policy_refusals += 1;
+            victim = view.driver_order().next();
+        }
+        victim.filter(|chunk| {
+            let owner = view.owner(*chunk);
+            !self.policies.protect || owner.is_some_and(|block| !self.policies.served.contains(&block))
+        })
+    }
+
+    /// Evicts a root chunk that is on a list: for a new owner, or to the free list.
+    pub fn evict_chunk<D: Device>(
+        &mut self,
+        victim: ChunkId,
+        new_owner: Option<VaBlock>,
+        cursor: &mut Cursor<'_, D>,
+    ) -> Option<ChunkId> {
         let owner = self.pmm.owner(victim)?;
         self.stats.evictions += 1;
         cursor.record.evictions += 1;
@@ -308,8 +351,15 @@ impl Memory {
             cursor.at += self.cost.page_population;
         }
         let leaving = state.resident;
-        if !leaving.is_empty() {
-            let methods: Vec<Method> = leaving
+        let clean = if self.params.dirty_tracking {
+            self.policies.take_clean(owner) & leaving
+        } else {
+            PageMask::EMPTY
+        };
+        self.stats.clean_pages_dropped += u64::from(clean.count());
+        let copied_out = leaving.without(&clean);
+        if !copied_out.is_empty() {
+            let methods: Vec<Method> = copied_out
                 .runs()
                 .flat_map(|(first, end)| pieces(first, end, self.params.copy_split))
                 .map(|(first, end)| Method::Copy {
@@ -322,13 +372,13 @@ impl Memory {
             cursor.at += self.cost.push + self.cost.copy_method.times(methods.len() as u64);
             let copied = cursor.push(ChannelKind::DeviceToHost, &after, methods);
             after.add(copied);
-            self.stats.evicted_pages += u64::from(leaving.count());
+            self.stats.evicted_pages += u64::from(copied_out.count());
         }
         if cursor.device.listens() {
             cursor.device.report(ToolsEvent::Eviction {
                 address_out: owner.page(0).address(),
-                address_in: new_owner.page(0).address(),
-                bytes: u64::from(leaving.count()) * PAGE_BYTES,
+                address_in: new_owner.unwrap_or(owner).page(0).address(),
+                bytes: u64::from(copied_out.count()) * PAGE_BYTES,
                 time: cursor.at,
             });
         }
@@ -337,8 +387,13 @@ impl Memory {
         state.chunk = None;
         state.tracker = after;
         self.batch_tracker.merge(&after);
-        self.pmm.reassign(victim, new_owner);
+        match new_owner {
+            Some(new_owner) => self.pmm.reassign(victim, new_owner),
+            None => self.pmm.recycle(victim),
+        }
         self.pmm.tracker(victim).merge(&after);
+        let view = view!(self);
+        self.policies.eviction.evicted(owner, &view);
         Some(victim)
     }
 
@@ -357,6 +412,7 @@ impl Memory {
             device,
             record: &mut record,
             evicted: false,
+            notify: false,
         };
         let fresh = self
             .space
@@ -373,6 +429,7 @@ impl Memory {
             let copied = cursor.push(ChannelKind::HostToDevice, &state.tracker, methods);
             state.tracker.add(copied);
             ticket = Some(copied);
+            self.policies.written(block, &overwritten);
         }
         (cursor.at, ticket)
     }
@@ -391,6 +448,7 @@ impl Memory {
             device,
             record: &mut record,
             evicted: false,
+            notify: false,
         };
         let Some(state) = self.space.block_mut(block) else {
             return cursor.at;
@@ -411,6 +469,7 @@ impl Memory {
             let unmapped = cursor.push(ChannelKind::MemOps, &after, vec![unmap, tlb_invalidate(entries)]);
             after.add(unmapped);
         }
+        self.policies.written(block, pages);
         state.valid = state.valid.without(pages);
         state.mapped = state.mapped.without(pages);
         state.resident = state.resident.without(pages);

@@ -71,6 +71,16 @@ pub struct DriverStats {
     pub serviced_reads: u64,
     /// See [`DriverStats::serviced_reads`].
     pub serviced_writes: u64,
+    /// Chunks evicted ahead of need, also counted as evictions.
+    pub pre_evictions: u64,
+    /// Blocks fetched ahead of any fault.
+    pub ahead_blocks: u64,
+    /// Time of the thread that works ahead of need.
+    pub ahead_time: Time,
+    /// Answers of policies that the driver could not use.
+    pub policy_refusals: u64,
+    /// Pages that left without a copy, as the host's still held (dirty tracking).
+    pub clean_pages_dropped: u64,
     /// Block services that made at least one page resident: fault groups.
     pub block_services: u64,
     /// Pages made resident because they faulted.

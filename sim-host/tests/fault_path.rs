@@ -369,8 +369,8 @@ proptest! {
         ]),
         batch in 1u32..40,
         on_cpu in any::<bool>(),
-        eviction in prop::sample::select(vec!["driver", "fifo", "random"]),
-        prefetch in prop::sample::select(vec!["tree", "none", "64k", "2m"]),
+        eviction in prop::sample::select(sim_host::eviction::NAMES.to_vec()),
+        prefetch in prop::sample::select(sim_host::prefetch::NAMES.to_vec()),
     ) {
         let params = DriverParams {
             fault_batch_count: batch,

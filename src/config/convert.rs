@@ -112,6 +112,11 @@ impl Sections {
             prefetch_min_faults: driver.prefetch_min_faults,
             prefetch_policy: driver.prefetch_policy.parse()?,
             eviction_policy: driver.eviction_policy.parse()?,
+            dirty_tracking: driver.dirty_tracking,
+            eviction_reserve: driver.eviction_reserve,
+            eviction_watermark: driver.eviction_watermark,
+            prefetch_degree: driver.prefetch_degree,
+            prefetch_window: driver.prefetch_window,
             pma_batch_nonpinned_order: driver.pma_batch_nonpinned_order,
             copy_split: if driver.copy_split == "pages" {
                 CopySplit::Pages
@@ -127,6 +132,17 @@ impl Sections {
     /// The costs of the host.
     pub fn host_cost(&self) -> HostCost {
         let cost = &self.cost;
+        if self.driver.model == "fixed-latency" {
+            // Calls of the program cost what they do; a batch costs the latency, however much it holds.
+            return HostCost {
+                batch_fixed: self.driver.fixed_latency,
+                managed_alloc_call: cost.managed_alloc_call,
+                managed_free_call: cost.managed_free_call,
+                managed_free_block: cost.managed_free_block,
+                cpu_touch_page: cost.cpu_touch_page,
+                ..HostCost::zero()
+            };
+        }
         HostCost {
             interrupt: cost.interrupt,
             bottom_half_wakeup: cost.bottom_half_wakeup,

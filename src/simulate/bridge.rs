@@ -12,6 +12,7 @@ use workloads::model::ModelSpec;
 use workloads::program::Recording;
 use workloads::{GpuShape, HostOp, ProgramError, Run};
 
+use super::plan::plan;
 use super::{CopyRow, Progress, RunResult, Simulate, SimulateError, figures};
 use crate::config::sections::{Capacity, WorkloadSection};
 use crate::config::{ResolvedConfig, Sections};
@@ -200,23 +201,21 @@ impl Simulator {
         };
         let machine = machine(config, footprint, capacity, records)?;
         let mut heard = Heard { progress, kernels };
-        let system = System::new(&machine, probe)?;
+        let mut system = System::new(&machine, probe)?;
+        let planned = machine.driver.needs_plan();
         let finished = match work {
-            Work::Program(program, allocator) => system.run(
-                within_horizon(
-                    Run::new(
-                        &*program,
-                        &AllocatorSpec {
-                            capacity,
-                            ..allocator
-                        },
-                        config.workload.iterations,
-                        gpu,
-                    ),
-                    config,
-                ),
-                &mut heard,
-            )?,
+            Work::Program(program, allocator) => {
+                let spec = AllocatorSpec {
+                    capacity,
+                    ..allocator
+                };
+                if planned {
+                    let ops = Run::new(&*program, &spec, config.workload.iterations, gpu);
+                    system.set_plan(plan(within_horizon(ops, config), gpu.sms).map_err(input)?);
+                }
+                let ops = Run::new(&*program, &spec, config.workload.iterations, gpu);
+                system.run(within_horizon(ops, config), &mut heard)?
+            }
         };
         if finished.outcome.simulated >= HORIZON {
             return Err(input(format!(

@@ -2,6 +2,7 @@
 
 mod bridge;
 mod figures;
+mod plan;
 
 pub use bridge::Simulator;
 pub(crate) use bridge::{kernel_options, model_spec};

@@ -19,6 +19,7 @@ use sim_core::pages::ByteRange;
 use sim_core::stats::TimeHistogram;
 use sim_core::tools::ToolsEvent;
 use sim_gpu::{Gpu, GpuParams, KernelId, Launch};
+use sim_host::policy::UsePlan;
 use sim_host::{DriverParams, HostCost, ThreadState, UvmDriver};
 use sim_pcie::{Link, LinkConfig};
 use thiserror::Error;
@@ -192,6 +193,12 @@ impl<'p> System<'p> {
         })
     }
 
+    /// Gives the driver's policies the plan of the program, and news of kernels that start.
+    pub fn set_plan(&mut self, plan: Arc<UsePlan>) {
+        self.driver.set_plan(plan);
+        self.world.watch_kernels = true;
+    }
+
     /// Runs a program to its end.
     ///
     /// # Errors
@@ -265,6 +272,13 @@ impl<'p> System<'p> {
                 if goes_on {
                     self.thread.wait = Wait::Running;
                     self.world.events.at(now, Event::Host);
+                }
+            }
+            Event::KernelStarted => {
+                if let Some(kernel) = self.world.take_started() {
+                    self.with_driver(now, |driver, now, device| {
+                        driver.kernel_started(kernel.0, now, device);
+                    })?;
                 }
             }
             Event::Host if self.thread.wait == Wait::Ended => {}

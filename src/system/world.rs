@@ -32,6 +32,8 @@ pub enum Event {
     Driver,
     /// A push that the driver waits for has completed.
     PushCompleted(Ticket),
+    /// A kernel has started, and policies of the driver want to know.
+    KernelStarted,
     /// A kernel has finished.
     KernelFinished(KernelId),
     /// The program's thread goes on.
@@ -86,6 +88,8 @@ struct Pending {
     replays: VecDeque<(u64, Time)>,
     /// When kernels started that have not finished.
     kernels: BTreeMap<KernelId, Time>,
+    /// The kernel that started last, until the driver has been told.
+    started: Option<KernelId>,
 }
 
 /// The event queue, the link, and what was observed.
@@ -102,6 +106,8 @@ pub struct World<'p> {
     pub contents: Contents,
     /// Copies in order, if they are to be kept.
     pub copies: Option<Vec<CopyRecord>>,
+    /// Policies of the driver want to know of kernels that start.
+    pub watch_kernels: bool,
     probe: Option<&'p mut dyn Probe>,
     pending: Pending,
     generation: u64,
@@ -125,6 +131,7 @@ impl<'p> World<'p> {
             traffic: TrafficTable::default(),
             contents: Contents::default(),
             copies: keep_copies.then(Vec::new),
+            watch_kernels: false,
             probe,
             pending: Pending::default(),
             generation: 0,
@@ -144,6 +151,11 @@ impl<'p> World<'p> {
         if let Some(probe) = &mut self.probe {
             probe.record(record);
         }
+    }
+
+    /// The kernel that started last, if there is one that has not been asked for.
+    pub fn take_started(&mut self) -> Option<KernelId> {
+        self.pending.started.take()
     }
 
     /// When a kernel started, asked once, at its end.
@@ -253,6 +265,12 @@ impl Port for World<'_> {
     }
 
     fn kernel_started(&mut self, kernel: KernelId, now: Time) {
+        if self.watch_kernels {
+            if self.pending.started.is_none() {
+                self.events.at(now, Event::KernelStarted);
+            }
+            self.pending.started = self.pending.started.max(Some(kernel));
+        }
         if self.probed() {
             self.pending.kernels.insert(kernel, now);
         }

@@ -1,9 +1,15 @@
 //! The driver's own victim: the head of UNUSED, else of DISCARDED, else of USED (uvm-driver 7.2).
 
-use crate::pmm::{ChunkId, List, Pmm};
+use super::EvictionPolicy;
+use crate::pmm::ChunkId;
+use crate::policy::View;
 
-pub(super) fn victim(pmm: &Pmm) -> Option<ChunkId> {
-    [List::Unused, List::Discarded, List::Used]
-        .into_iter()
-        .find_map(|list| pmm.head(list))
+/// By last service.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Driver;
+
+impl EvictionPolicy for Driver {
+    fn victim(&mut self, view: &View<'_>) -> Option<ChunkId> {
+        view.driver_order().next()
+    }
 }

@@ -2,11 +2,25 @@
 
 use sim_core::rng::Stream;
 
-use crate::pmm::{ChunkId, Pmm};
+use super::EvictionPolicy;
+use crate::pmm::ChunkId;
+use crate::policy::View;
 
-pub(super) fn victim(pmm: &Pmm, seed: u64, n: u64) -> Option<ChunkId> {
-    let evictable = pmm.evictable().count() as u64;
-    // The n-th eviction's own stream: a service that is tried again draws the same chunk.
-    let drawn = Stream::new(seed.wrapping_add(n), "eviction").below(evictable);
-    pmm.evictable().nth(drawn as usize)
+/// Any chunk on a list, each as likely as the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Random {
+    /// Seed of the stream.
+    pub seed: u64,
+}
+
+impl EvictionPolicy for Random {
+    fn victim(&mut self, view: &View<'_>) -> Option<ChunkId> {
+        let evictable = view.evictable().count() as u64;
+        if evictable == 0 {
+            return None;
+        }
+        // The n-th eviction's own stream: a service that is tried again draws the same chunk.
+        let drawn = Stream::new(self.seed.wrapping_add(view.evictions()), "eviction").below(evictable);
+        view.evictable().nth(drawn as usize).map(|(chunk, _)| chunk)
+    }
 }

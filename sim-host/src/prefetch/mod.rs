@@ -1,65 +1,72 @@
-//! Prefetch policies: which pages a service adds to the faulted ones.
+//! Prefetch policies: which pages a service adds to the faulted ones, and which blocks are fetched
+//! ahead of any fault. One file each.
 //!
-//! A policy sees one service of one VA block ([`Service`]) and returns pages; the service takes those
-//! that are not resident. To add one: a file here with a function of this signature, a variant of
-//! [`Policy`], its name in [`Policy::NAMES`], its arm in [`Policy::pages`].
+//! | name | adds to a service | fetches ahead |
+//! | --- | --- | --- |
+//! | `tree` | the driver's tree, `prefetch.threshold` | |
+//! | `none` | nothing | |
+//! | `64k`, `2m` | the big pages of the faults; the whole block | |
+//! | `sequential-local` | the next `prefetch.degree` pages | |
+//! | `stride` | the next pages at a steady distance | those in other blocks |
+//! | `correlation` | the whole block | the blocks that followed last time (`DeepUM`) |
+//! | `planned` | the whole block | blocks of the next `prefetch.window` kernels (G10) |
+//! | `oracle` | the whole block | blocks by next use, as far as the memory reaches |
+//!
+//! How to add one: [`crate::policy`].
 
 mod big_page;
+mod correlation;
+mod none;
+mod planned;
+mod sequential;
+mod stride;
 mod tree;
+mod whole_block;
 
-use std::str::FromStr;
+use std::fmt::Debug;
 
-use sim_core::pages::PageMask;
+use sim_core::pages::{PageMask, VaBlock};
 
-pub use tree::{Service, prefetch as tree_prefetch};
+pub use big_page::BigPage;
+pub use correlation::Correlation;
+pub use none::Nothing;
+pub use planned::Planned;
+pub use sequential::Sequential;
+pub use stride::Stride;
+pub use tree::{Service, Tree, prefetch as tree_prefetch};
+pub use whole_block::WholeBlock;
 
-use crate::params::ParamError;
+use crate::policy::{View, registry};
 
-/// Which prefetcher.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Policy {
-    /// The driver's own tree.
-    #[default]
-    Tree,
-    /// Only faulted pages.
-    None,
-    /// The 64 KiB big pages of the faulted pages.
-    BigPage,
-    /// The whole VA block.
-    WholeBlock,
-}
+/// Which pages to fetch that nothing has faulted on.
+pub trait PrefetchPolicy: Debug + Send {
+    /// Pages to add to a service of `block`, numbered as in `service`. Those that are resident, faulted
+    /// or not managed are dropped.
+    fn pages(&mut self, block: VaBlock, service: &Service<'_>, view: &View<'_>) -> PageMask;
 
-impl Policy {
-    /// Names in configurations.
-    pub const NAMES: [(&'static str, Policy); 4] = [
-        ("tree", Policy::Tree),
-        ("none", Policy::None),
-        ("64k", Policy::BigPage),
-        ("2m", Policy::WholeBlock),
-    ];
+    /// A block and its pages to fetch ahead of any fault, asked when a kernel starts, at the end of a
+    /// batch, and when the last such fetch has arrived. The fetch is not made where it would need the
+    /// chunk of a block that the present batch has served.
+    fn ahead(&mut self, view: &View<'_>) -> Option<(VaBlock, PageMask)> {
+        let _ = view;
+        None
+    }
 
-    /// The pages to add to a service.
-    pub fn pages(self, service: &Service<'_>, threshold: u32) -> PageMask {
-        match self {
-            Policy::Tree => tree::prefetch(service, threshold),
-            Policy::None => PageMask::EMPTY,
-            Policy::BigPage => big_page::pages(service),
-            Policy::WholeBlock => PageMask::range(0, service.pages).without(service.faulted),
-        }
+    /// Does it need the plan of the program?
+    fn needs_plan(&self) -> bool {
+        false
     }
 }
 
-impl FromStr for Policy {
-    type Err = ParamError;
-    fn from_str(text: &str) -> Result<Self, ParamError> {
-        Policy::NAMES
-            .iter()
-            .find(|(name, _)| *name == text)
-            .map(|(_, policy)| *policy)
-            .ok_or_else(|| ParamError {
-                name: "prefetch.policy",
-                value: text.to_owned(),
-                accepted: "tree, none, 64k, 2m",
-            })
-    }
+registry! {
+    "prefetch.policy", PrefetchPolicy,
+    "tree" => |p| Box::new(Tree { threshold: p.threshold }),
+    "none" => |_| Box::new(Nothing),
+    "64k" => |_| Box::new(BigPage),
+    "2m" => |_| Box::new(WholeBlock),
+    "sequential-local" => |p| Box::new(Sequential { degree: p.degree }),
+    "stride" => |p| Box::new(Stride::new(p.degree)),
+    "correlation" => |p| Box::new(Correlation::new(p.window)),
+    "planned" => |p| Box::new(Planned::kernels(p.window)),
+    "oracle" => |_| Box::new(Planned::oracle()),
 }

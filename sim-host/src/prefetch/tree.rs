@@ -4,7 +4,23 @@
 //! aligned subtree whose occupancy exceeds the threshold is fetched. Only residency at the
 //! destination fills the tree, and it is not updated by regions chosen for earlier pages.
 
-use sim_core::pages::{PAGES_PER_BIG_PAGE, PageMask, words_of};
+use sim_core::pages::{PAGES_PER_BIG_PAGE, PageMask, VaBlock, words_of};
+
+use super::PrefetchPolicy;
+use crate::policy::View;
+
+/// The driver's own prefetcher.
+#[derive(Clone, Copy, Debug)]
+pub struct Tree {
+    /// Occupancy in percent that a subtree has to exceed.
+    pub threshold: u32,
+}
+
+impl PrefetchPolicy for Tree {
+    fn pages(&mut self, _block: VaBlock, service: &Service<'_>, _view: &View<'_>) -> PageMask {
+        prefetch(service, self.threshold)
+    }
+}
 
 /// One service of one VA block, as the prefetcher sees it.
 #[derive(Clone, Copy, Debug)]

@@ -1,5 +1,7 @@
 //! `[driver]`: parameters of the UVM driver under its own names, without the prefix `uvm_perf_`.
 
+use sim_core::Time;
+
 use crate::config::schema::section;
 use crate::config::value::Kind;
 
@@ -24,10 +26,30 @@ section! {
         prefetch_threshold ("driver.prefetch.threshold"): u32 = Kind::Int { min: 0, max: 100 };
         /// Faults in a block from which on it prefetches (`uvm_perf_prefetch_min_faults`).
         prefetch_min_faults ("driver.prefetch.min_faults"): u32 = Kind::Int { min: 1, max: 20 };
-        /// Which prefetcher: the driver's tree, none, the 64 KiB big pages of the faults, or whole blocks.
-        prefetch_policy ("driver.prefetch.policy"): String = Kind::Choice(&["tree", "none", "64k", "2m"]);
-        /// Which root chunk is evicted: as the driver does, or another policy.
-        eviction_policy ("driver.eviction.policy"): String = Kind::Choice(&["driver", "fifo", "random"]);
+        /// Which prefetcher: the driver's tree, none, the 64 KiB big pages of the faults, whole blocks, the
+        /// next pages, a steady stride, blocks that followed last time (correlation), blocks of the next
+        /// kernels (planned), or blocks by next use (oracle). The last two know the program.
+        prefetch_policy ("driver.prefetch.policy"): String = Kind::Choice(sim_host::prefetch::NAMES);
+        /// Pages that sequential-local and stride fetch for a fault.
+        prefetch_degree ("driver.prefetch.degree"): u32 = Kind::Int { min: 1, max: 511 };
+        /// Kernels that planned looks ahead; links of the chain that correlation follows.
+        prefetch_window ("driver.prefetch.window"): u32 = Kind::Int { min: 1, max: 1024 };
+        /// Which root chunk is evicted: as the driver does (by last service), random, fifo, true-lru and lfu
+        /// (by all uses so far), reserve-lru, tree-pre-evict and watermark (ahead of need), or belady (used
+        /// again last; knows the program).
+        eviction_policy ("driver.eviction.policy"): String = Kind::Choice(sim_host::eviction::NAMES);
+        /// Share of the chunks, in percent, that reserve-lru spares at the old end.
+        eviction_reserve ("driver.eviction.reserve"): u32 = Kind::Int { min: 0, max: 99 };
+        /// Share of the memory, in percent, that watermark keeps free.
+        eviction_watermark ("driver.eviction.watermark"): u32 = Kind::Int { min: 0, max: 50 };
+        /// Do pages that nothing has written leave without a copy, where the host's still holds? The driver
+        /// does not track this. Stores are known per VA block and kernel, faults of stores per page.
+        dirty_tracking ("driver.dirty_tracking"): bool = Kind::Bool;
+        /// Where the time of the driver goes: full, the costs of host.cost; fixed-latency,
+        /// driver.fixed_latency for each batch and nothing else, as older simulators have it.
+        model ("driver.model"): String = Kind::Choice(&["full", "fixed-latency"]);
+        /// Time of a batch in the fixed-latency model: 20 us (ETC, Kim et al.) or 45 us (Ganguly et al., G10).
+        fixed_latency ("driver.fixed_latency"): Time = Kind::TIME;
         /// Root chunks asked for in one call of the physical allocator, as a power of two
         /// (`uvm_perf_pma_batch_nonpinned_order`).
         pma_batch_nonpinned_order ("driver.pma_batch_nonpinned_order"): u32 = Kind::Int { min: 0, max: 10 };
