@@ -6,7 +6,8 @@
 //! state is saved after 1, 2, 4, 8 ... packets, and each later state is compared with the saved one, a few
 //! integers first. A jump ends before anything that does not repeat: the last packets of a job, an event
 //! that was already pending when the period began, a bit error. What the sink would have been told is
-//! repeated to it, shifted.
+//! repeated to it, shifted. Reads between ordered sets repeat so seldom (the ACK timer, the tags and the sets
+//! have periods of their own) that they are stepped.
 
 use super::events::{Entry, Event};
 use super::port::{Dllp, Frame, Port, SEQUENCES, Tlp};
@@ -428,7 +429,7 @@ impl<S: Sink> Protocol<S> {
         state.events = events.into();
         for side in Side::BOTH {
             let i = side as usize;
-            state.wires[i].shift(now, ticks, times, &old.wires[i]);
+            state.wires[i].shift(now, period, times, &old.wires[i]);
             for answer in &mut state.answers[i] {
                 answer.ready += ticks;
                 answer.address += moved[1 - i][1][usize::from(answer.source).min(2)];

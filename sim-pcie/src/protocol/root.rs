@@ -130,25 +130,24 @@ impl Root {
         let (of, out_of) = self.options.dram_reads;
         let dram = self.answered % u64::from(out_of) < u64::from(of);
         self.answered += 1;
-        let mut t = arrival;
+        // The shared budget is asked at the arrival: a read that waits does not keep it from others.
+        let mut t = self.total.serve(arrival, bytes);
         if self.options.reads_behind_writes {
             t = t.max(self.drained);
         }
         if let Some(iotlb) = &mut self.iotlb {
             t = iotlb.translate(t, address);
         }
-        t = self.total.serve(t, bytes);
         t = self.reads.serve(t, bytes) + self.read_latency + self.options.remote.0;
         t + if dram { self.options.dram.0 } else { 0 }
     }
 
     /// When a posted write that arrives now has left the buffer of the root port.
     pub fn write(&mut self, arrival: u64, address: u64, bytes: u64) -> u64 {
-        let mut t = arrival;
+        let mut t = self.total.serve(arrival, bytes);
         if let Some(iotlb) = &mut self.iotlb {
             t = iotlb.translate(t, address);
         }
-        t = self.total.serve(t, bytes);
         t = self.writes.serve(t, bytes);
         self.drained = self.drained.max(t);
         t + self.drain
