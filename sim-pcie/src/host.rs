@@ -14,7 +14,7 @@ const DEFAULT_DATA: u32 = 1024;
 
 /// A first-come first-served resource with a byte rate.
 #[derive(Clone, Copy, Debug)]
-struct Server {
+pub(crate) struct Server {
     /// Bytes per second; `None`: infinitely fast.
     rate: Option<u64>,
     free: u64,
@@ -23,7 +23,7 @@ struct Server {
 }
 
 impl Server {
-    fn new(rate: Option<u64>) -> Server {
+    pub fn new(rate: Option<u64>) -> Server {
         Server {
             rate,
             free: 0,
@@ -32,7 +32,7 @@ impl Server {
     }
 
     /// When `bytes` that come at `arrival` have been served.
-    fn serve(&mut self, arrival: u64, bytes: u64) -> u64 {
+    pub fn serve(&mut self, arrival: u64, bytes: u64) -> u64 {
         let Some(rate) = self.rate else { return arrival };
         if arrival > self.free {
             (self.free, self.rest) = (arrival, 0);
@@ -41,6 +41,20 @@ impl Server {
         self.free += work / rate;
         self.rest = work % rate;
         self.free
+    }
+
+    /// Is the state at `now` that of `other` at `other_now`, for all that can follow?
+    pub fn same(&self, now: u64, other: &Server, other_now: u64) -> bool {
+        let state =
+            |server: &Server, now: u64| (server.free >= now).then(|| (server.free - now, server.rest));
+        state(self, now) == state(other, other_now)
+    }
+
+    /// Moves the work at hand on by `ticks`.
+    pub fn shift(&mut self, now: u64, ticks: u64) {
+        if self.free >= now {
+            self.free += ticks;
+        }
     }
 }
 

@@ -27,6 +27,7 @@
 pub mod check;
 pub mod closed_form;
 pub mod config;
+pub mod flit;
 mod host;
 mod link;
 pub mod measured;

@@ -284,6 +284,47 @@ impl Wire {
         }
     }
 
+    /// Starts of the ordered sets that come before a packet at `start`.
+    pub fn ordered_sets(&self, start: Start) -> Vec<u64> {
+        let Wire::Slot(w) = self else { return Vec::new() };
+        let (mut free, mut due) = (w.free, w.due);
+        let sets = (0..start.skps).map(|_| {
+            let begin = free.max(due).next_multiple_of(w.align);
+            free = begin + w.skp_ticks;
+            due += w.skp_interval;
+            begin
+        });
+        sets.collect()
+    }
+
+    /// Is the wire at `now` in the state of `other` at `other_now`, for all that can follow?
+    pub fn same(&self, now: u64, other: &Wire, other_now: u64) -> bool {
+        let (Wire::Slot(a), Wire::Slot(b)) = (self, other) else {
+            return false;
+        };
+        let due = |w: &SlotWire, now: u64| (w.due < u64::MAX).then(|| w.due.wrapping_sub(now));
+        now % a.align == other_now % b.align
+            && a.free.saturating_sub(now) == b.free.saturating_sub(other_now)
+            && due(a, now) == due(b, other_now)
+            && (a.due == u64::MAX || a.free.wrapping_sub(now) == b.free.wrapping_sub(other_now))
+    }
+
+    /// Moves on by `times` whole periods of `ticks`, the last of which began with the wire as `before`.
+    pub fn shift(&mut self, now: u64, ticks: u64, times: u64, before: &Wire) {
+        let (Wire::Slot(w), Wire::Slot(b)) = (self, before) else {
+            return;
+        };
+        if w.free >= now || w.due < u64::MAX {
+            w.free += ticks * times;
+        }
+        if w.due < u64::MAX {
+            w.due += ticks * times;
+        }
+        w.count.skps += (w.count.skps - b.count.skps) * times;
+        w.count.tlps += (w.count.tlps - b.count.tlps) * times;
+        w.count.tlp_slots += (w.count.tlp_slots - b.count.tlp_slots) * times;
+    }
+
     /// Ticks of one slot and of one SKP ordered set with its padding.
     pub fn ticks(&self) -> (u64, u64) {
         match self {

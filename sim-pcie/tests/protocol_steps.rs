@@ -132,11 +132,14 @@ fn run(s: &Scenario, stepping: Stepping) -> Protocol {
 proptest! {
     #[test]
     fn packets_are_slots(s in scenario()) {
-        let (fast, slow) = (run(&s, Stepping::Packets), run(&s, Stepping::Slots));
+        let slow = run(&s, Stepping::Slots);
+        for stepping in [Stepping::Packets, Stepping::Periods] {
+        let fast = run(&s, stepping);
         prop_assert_eq!(fast.deliveries(), slow.deliveries());
         prop_assert_eq!(fast.trace(), slow.trace());
         for side in Side::BOTH {
             prop_assert_eq!(fast.counters(side), slow.counters(side));
+        }
         }
     }
 

@@ -366,15 +366,49 @@ fn lost_update_is_refreshed_and_replays_retrain() {
 }
 
 #[test]
-fn a_deadlock_names_class_and_credit() {
-    let mut link = protocol(&gen3(), Errors::default(), |ports| {
-        ports[0].credits[0].data = Some(8);
-    });
-    link.write(Time::ZERO, 0, 256);
-    let deadlock = link.run(Stepping::Packets).unwrap_err();
+fn credits_that_let_no_packet_through_are_an_error() {
+    let with = |change: fn(&mut [PortOptions; 2])| {
+        let mut ports = [PortOptions::new(&gen3(), true), PortOptions::new(&gen3(), false)];
+        change(&mut ports);
+        let link = Protocol::with_options(&gen3(), ports, Errors::default());
+        link.unwrap_err().to_string()
+    };
     assert_eq!(
-        deadlock.to_string(),
-        "link deadlock at 0 ns; Up Posted waits for 16 data credits (has 8)"
+        with(|p| p[0].credits[0].data = Some(8)),
+        "device.posted.data = 8: allowed is 16 (the largest packet) to 32752, or infinite"
+    );
+    assert_eq!(
+        with(|p| p[0].credits[1].headers = Some(0)),
+        "device.non_posted.headers = 0: allowed is 1 to 2032, or infinite"
+    );
+    assert_eq!(
+        with(|p| p[1].credits[2].data = Some(1)),
+        "host.completion.data = 1: allowed is 16 (the largest packet) to 32752, or infinite"
+    );
+    assert_eq!(
+        with(|p| p[0].retry_bytes = Some(10)),
+        "device.retry_bytes = 10: allowed is at least 280, the largest packet"
+    );
+}
+
+#[test]
+fn a_deadlock_names_class_and_what_it_waits_for() {
+    // A lost ACK without replay timer, and a retry buffer for one packet: the sender waits for ever.
+    let errors = Errors {
+        lose: vec![(Side::Down, 1)],
+        ..Errors::default()
+    };
+    let mut link = protocol(&gen3(), errors, |ports| {
+        ports[0].retry_bytes = Some(280);
+        ports[0].replay_timer = None;
+    });
+    link.write(Time::ZERO, 0, 512);
+    let deadlock = link.run(Stepping::Packets).unwrap_err();
+    assert!(
+        deadlock
+            .to_string()
+            .ends_with("; Up Posted waits for room in the retry buffer"),
+        "{deadlock}"
     );
 }
 

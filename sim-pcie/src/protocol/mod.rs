@@ -21,11 +21,26 @@
 //! # Ok::<(), sim_pcie::protocol::ProtocolError>(())
 //! ```
 
+mod copy;
+mod deadlock;
+pub(crate) mod errors;
+mod events;
+mod jump;
+mod limits;
 mod port;
+mod root;
 mod run;
+mod sink;
+mod source;
+mod steps;
 
+pub use copy::{CopyCosts, CopyDone};
+pub use deadlock::{Blocked, Deadlock, WaitsFor};
+pub use errors::Errors;
 pub use port::{Credit, PortOptions};
-pub use run::{Blocked, Deadlock, Delivery, Errors, Protocol, Stepping, TraceEntry, WaitsFor};
+pub use root::{HostOptions, IotlbOptions};
+pub use run::{Protocol, Stepping};
+pub use sink::{Delivery, NoRecord, Recorder, Sink, TlpInfo, TraceEntry};
 
 use crate::LinkConfigError;
 
@@ -63,6 +78,29 @@ pub enum Class {
     Completion = 2,
 }
 
+/// What a packet is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Purpose {
+    /// A copy engine writes host memory.
+    CopyWrite,
+    /// A copy engine reads host memory.
+    CopyRead,
+    /// An SM writes host memory.
+    ZeroCopyWrite,
+    /// An SM reads host memory.
+    ZeroCopyRead,
+    /// A copy engine tells that a copy has ended.
+    Semaphore,
+    /// MSI-X.
+    Interrupt,
+    /// The host tells the device that there is work.
+    Doorbell,
+    /// A copy engine fetches its commands.
+    CommandFetch,
+    /// The host reads registers of the device, such as a PUT pointer.
+    MmioRead,
+}
+
 /// What was on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sent {
@@ -79,6 +117,8 @@ pub enum Sent {
     Nak(u16),
     /// Credits of a class.
     UpdateFc(Class),
+    /// An ordered set.
+    Skp,
     /// Not a packet: the replay timer ran out.
     ReplayTimer,
     /// Not a packet: the fourth replay without progress retrains the link.
@@ -112,6 +152,27 @@ pub struct Counters {
     pub retrains: u64,
 }
 
+impl Counters {
+    /// Adds what was counted since `old` again, so many times.
+    fn repeat(&mut self, old: &Counters, times: u64) {
+        for (count, was) in [
+            (&mut self.tlps, old.tlps),
+            (&mut self.replayed, old.replayed),
+            (&mut self.delivered, old.delivered),
+            (&mut self.payload, old.payload),
+            (&mut self.acks, old.acks),
+            (&mut self.naks, old.naks),
+            (&mut self.updates, old.updates),
+            (&mut self.wire_bytes, old.wire_bytes),
+            (&mut self.corrupted, old.corrupted),
+            (&mut self.timeouts, old.timeouts),
+            (&mut self.retrains, old.retrains),
+        ] {
+            *count += (*count - was) * times;
+        }
+    }
+}
+
 /// A protocol model that cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
@@ -121,7 +182,14 @@ pub enum ProtocolError {
     /// Flit mode has its own retry; it is not modelled here.
     #[error("link.generation = 6: the data-link protocol model covers generations 1 to 5")]
     Flits,
-    /// So many bit errors that hardly any packet would arrive.
-    #[error("link.bit_error_rate: allowed is 0 to 1e-4")]
-    BitErrors,
+    /// A field of [`PortOptions`], [`HostOptions`] or [`Errors`].
+    #[error("{key} = {value}: allowed is {allowed}")]
+    Options {
+        /// Its name, with the port.
+        key: String,
+        /// What it was.
+        value: String,
+        /// What it may be.
+        allowed: String,
+    },
 }

@@ -1,6 +1,6 @@
 //! One end of the link: a transmitter, and the receiver beside it.
 
-use super::{Class, Counters, Sent};
+use super::{Class, Counters, Purpose, Sent};
 use crate::config::{AckPolicy, Arbiter, LinkConfig};
 use crate::packet::{DLLP_BYTES, Kind};
 use std::collections::VecDeque;
@@ -40,6 +40,8 @@ pub struct PortOptions {
     pub update_after: u64,
     /// Ticks that retraining takes after four replays without progress.
     pub retrain: u64,
+    /// Do completions pass writes that wait for credits (relaxed ordering)? Read requests never do.
+    pub relaxed_completions: bool,
 }
 
 impl PortOptions {
@@ -68,13 +70,14 @@ impl PortOptions {
             retry_bytes: None,
             drain: config.drain.0,
             update_after: 1,
-            retrain: 20_000 * 1024, // assumed: tens of microseconds
+            retrain: 20_000 * 1024,    // assumed: tens of microseconds
+            relaxed_completions: true, // published: RlxdOrd+ in listings of GPUs
         }
     }
 }
 
 /// A transaction layer packet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Tlp {
     pub kind: Kind,
     pub class: Class,
@@ -87,6 +90,13 @@ pub(super) struct Tlp {
     pub sequence: u16,
     pub attempt: u8,
     pub bad: bool,
+    /// Of the read that it asks for or answers.
+    pub tag: u16,
+    /// Which requester of its side (of a completion: of the other side) wants it.
+    pub source: u8,
+    pub purpose: Purpose,
+    /// Number of its copy, from 1; 0: none.
+    pub copy: u32,
 }
 
 /// A data-link layer packet that waits or flies.
@@ -99,7 +109,7 @@ pub(super) enum Dllp {
 }
 
 /// What a transmitter puts on the wire.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Frame {
     Tlp(Tlp),
     Dllp(Dllp),
@@ -153,21 +163,23 @@ pub(super) enum Hold {
     Headers,
     Data { need: u64, have: u64 },
     Retry,
+    Posted,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Port {
     pub options: PortOptions,
-    pub queues: [VecDeque<(u64, Tlp)>; 3],
-    turn: usize,
+    /// The packet of each class that goes next, once it is ready.
+    pub heads: [Option<Tlp>; 3],
+    pub turn: usize,
     pub nak: Option<u16>,
     /// An ACK waits for the wire.
     pub ack: bool,
     /// Waiting `UpdateFC`s in the order in which they became due.
-    updates: VecDeque<(Class, u64, u64)>,
-    next_sequence: u16,
+    pub updates: VecDeque<(Class, u64, u64)>,
+    pub next_sequence: u16,
     pub retry: VecDeque<Tlp>,
-    retry_used: u64,
+    pub retry_used: u64,
     /// Index into `retry` of the next packet to replay.
     pub replay: Option<usize>,
     pub replays: u32,
@@ -176,8 +188,8 @@ pub(super) struct Port {
     pub expected: u16,
     pub nak_scheduled: bool,
     pub ack_deadline: Option<u64>,
-    freed: [(u64, u64); 3],
-    unsent_headers: [u64; 3],
+    pub freed: [(u64, u64); 3],
+    pub unsent_headers: [u64; 3],
     /// A periodic `UpdateFC` refresh is under way.
     pub refresh: [bool; 3],
     pub replay_deadline: Option<u64>,
@@ -197,7 +209,7 @@ impl Port {
                 ..Account::default()
             }),
             options,
-            queues: Default::default(),
+            heads: [None; 3],
             turn: 0,
             nak: None,
             ack: false,
@@ -224,17 +236,34 @@ impl Port {
         behind(self.expected, 1)
     }
 
-    /// Why `tlp` cannot start now, credits and retry space being what they are.
-    pub fn hold(&self, tlp: &Tlp) -> Option<Hold> {
+    /// Does the class lack credits for `tlp`?
+    fn lacks(&self, tlp: &Tlp) -> Option<Hold> {
         let account = &self.accounts[tlp.class as usize];
         if account.headers_left() == Some(0) {
             return Some(Hold::Headers);
         }
-        if let Some(have) = account.data_left().filter(|&have| have < tlp.units) {
-            return Some(Hold::Data {
-                need: tlp.units,
-                have,
-            });
+        let have = account.data_left().filter(|&have| have < tlp.units)?;
+        Some(Hold::Data {
+            need: tlp.units,
+            have,
+        })
+    }
+
+    /// Why `tlp` cannot start now, credits, retry space and order being what they are.
+    pub fn hold(&self, tlp: &Tlp) -> Option<Hold> {
+        if let Some(hold) = self.lacks(tlp) {
+            return Some(hold);
+        }
+        let ordered = match tlp.class {
+            Class::Posted => false,
+            Class::NonPosted => true,
+            Class::Completion => !self.options.relaxed_completions,
+        };
+        if ordered
+            && let Some(write) = &self.heads[0]
+            && self.lacks(write).is_some()
+        {
+            return Some(Hold::Posted);
         }
         let full = self
             .options
@@ -245,16 +274,12 @@ impl Port {
 
     /// The earliest tick, not before `now`, at which this transmitter has something that may start.
     pub fn ready(&self, now: u64) -> Option<u64> {
-        let at = if self.nak.is_some() || self.ack || !self.updates.is_empty() || self.replay.is_some() {
-            Some(now)
-        } else {
-            let heads = self.queues.iter().filter_map(|queue| queue.front());
-            heads
-                .filter(|(_, tlp)| self.hold(tlp).is_none())
-                .map(|&(ready, _)| ready.max(now))
-                .min()
+        let dllp = self.nak.is_some() || self.ack || !self.updates.is_empty();
+        let new = || {
+            let mut heads = self.heads.iter().flatten();
+            heads.any(|tlp| self.hold(tlp).is_none())
         };
-        at.map(|at| at.max(self.blocked_until))
+        (dllp || self.replay.is_some() || new()).then(|| now.max(self.blocked_until))
     }
 
     /// Takes what starts at tick `t`.
@@ -290,13 +315,13 @@ impl Port {
                 step
             };
             let class = self.options.order[place] as usize;
-            let Some(&(ready, mut tlp)) = self.queues[class].front() else {
+            let Some(mut tlp) = self.heads[class] else {
                 continue;
             };
-            if ready > t || self.hold(&tlp).is_some() {
+            if self.hold(&tlp).is_some() {
                 continue;
             }
-            self.queues[class].pop_front();
+            self.heads[class] = None;
             let account = &mut self.accounts[class];
             account.used.0 += 1;
             account.used.1 += tlp.units;

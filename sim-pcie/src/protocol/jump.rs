@@ -1,0 +1,615 @@
+//! The periodic jump: when the joint state of both ends repeats relative to now, whole periods are added up
+//! instead of stepped.
+//!
+//! Exact because the system is deterministic and time-invariant: what follows from a state depends on it
+//! only. The state is compared field by field, not by a hash. A cycle is found as Brent (1980) does: the
+//! state is saved after 1, 2, 4, 8 ... packets, and each later state is compared with the saved one, a few
+//! integers first. A jump ends before anything that does not repeat: the last packets of a job, an event
+//! that was already pending when the period began, a bit error. What the sink would have been told is
+//! repeated to it, shifted. Reads between ordered sets repeat so seldom (the ACK timer, the tags and the sets
+//! have periods of their own) that they are stepped.
+
+use super::events::{Entry, Event};
+use super::port::{Dllp, Frame, Port, SEQUENCES, Tlp};
+use super::run::{Protocol, State};
+use super::sink::{Delivery, Sink, TraceEntry};
+use super::source::{Answer, NO_TAG};
+use super::{Sent, Side};
+use crate::config::CompletionPolicy;
+use sim_core::Time;
+
+/// What a sink is told.
+#[derive(Clone, Copy, Debug)]
+enum Told {
+    Sent(TraceEntry),
+    Delivered(Delivery),
+}
+
+/// Few integers that differ in most states that differ.
+type Key = [u64; 6];
+
+/// Search for a period.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Jumper {
+    saved: Option<(Key, Box<State>)>,
+    told: Vec<Told>,
+    /// Packets since the state was saved, and after how many the next is saved.
+    since: u64,
+    power: u64,
+    on: bool,
+    pub skipped: (u64, u64),
+}
+
+/// Longest period that is looked for, packets.
+const LONGEST: u64 = 1 << 20;
+
+impl Jumper {
+    pub fn reset(&mut self) {
+        let skipped = self.skipped;
+        *self = Jumper {
+            skipped,
+            power: 1,
+            ..Jumper::default()
+        };
+    }
+
+    pub fn keep_sent(&mut self, entry: &TraceEntry) {
+        if self.on {
+            self.told.push(Told::Sent(*entry));
+        }
+    }
+
+    pub fn keep_delivery(&mut self, delivery: &Delivery) {
+        if self.on {
+            self.told.push(Told::Delivered(*delivery));
+        }
+    }
+}
+
+/// Two states, the later one first, and how far apart they are.
+struct Pair<'a> {
+    new: &'a State,
+    old: &'a State,
+    /// Addresses that can lie in a different place of their granule behave differently.
+    granule: u64,
+    /// Per side and class of request and source: bytes moved on.
+    moved: [[[u64; 3]; 2]; 2],
+}
+
+impl Pair<'_> {
+    fn relative(&self, new: u64, old: u64) -> bool {
+        new.wrapping_sub(self.new.now) == old.wrapping_sub(self.old.now)
+    }
+
+    fn deadline(&self, new: Option<u64>, old: Option<u64>) -> bool {
+        match (new, old) {
+            (Some(new), Some(old)) => self.relative(new, old),
+            (new, old) => new == old,
+        }
+    }
+
+    fn sequence(&self, sender: Side, new: u16, old: u16) -> bool {
+        let from =
+            |state: &State, s: u16| state.ports[sender as usize].next_sequence.wrapping_sub(s) % SEQUENCES;
+        from(self.new, new) == from(self.old, old)
+    }
+
+    fn place(&self, new: u64, old: u64, moved: u64) -> bool {
+        new == old + moved && moved % self.granule == 0
+    }
+
+    /// `sender` put it (or will put it) on the wire.
+    fn tlp(&self, sender: Side, new: &Tlp, old: &Tlp, numbered: bool) -> bool {
+        use crate::packet::Kind;
+        let requester = match new.kind {
+            Kind::CplD => sender.other() as usize,
+            _ => sender as usize,
+        };
+        let lane = usize::from(new.kind != Kind::MWr);
+        let blank = |tlp: &Tlp| Tlp {
+            address: 0,
+            sequence: 0,
+            tag: NO_TAG,
+            ..*tlp
+        };
+        let moved = self.moved[requester][lane][usize::from(new.source).min(2)];
+        blank(new) == blank(old)
+            && self.place(new.address, old.address, moved)
+            && (!numbered || self.sequence(sender, new.sequence, old.sequence))
+            && self.new.tags[requester].relative(new.tag) == self.old.tags[requester].relative(old.tag)
+    }
+
+    fn dllp(&self, sender: Side, new: Dllp, old: Dllp) -> bool {
+        match (new, old) {
+            (Dllp::Ack(a), Dllp::Ack(b)) | (Dllp::Nak(a), Dllp::Nak(b)) => {
+                self.sequence(sender.other(), a, b)
+            }
+            (Dllp::Update(c, h, d), Dllp::Update(c_old, h_old, d_old)) => {
+                let freed = |state: &State| state.ports[sender as usize].freed[c as usize];
+                let (new, old) = (freed(self.new), freed(self.old));
+                c == c_old && new.0 - h == old.0 - h_old && new.1 - d == old.1 - d_old
+            }
+            _ => false,
+        }
+    }
+
+    fn event(&self, new: &Entry, old: &Entry) -> bool {
+        let sender = new.port.other();
+        new.port == old.port
+            && self.relative(new.time, old.time)
+            && match (new.event, old.event) {
+                (Event::Arrives(Frame::Tlp(a)), Event::Arrives(Frame::Tlp(b))) => {
+                    self.tlp(sender, &a, &b, true)
+                }
+                (Event::Arrives(Frame::Dllp(a)), Event::Arrives(Frame::Dllp(b))) => self.dllp(sender, a, b),
+                (Event::AckTimer(a), Event::AckTimer(b)) | (Event::ReplayTimer(a), Event::ReplayTimer(b)) => {
+                    self.relative(a, b)
+                }
+                (a, b) => a == b,
+            }
+    }
+
+    fn port(&self, side: Side) -> bool {
+        let (new, old) = (&self.new.ports[side as usize], &self.old.ports[side as usize]);
+        let credits = |port: &Port| port.accounts.map(|a| (a.headers_left(), a.data_left()));
+        let untold = |state: &State, class: usize| {
+            let (freed, known) = (
+                state.ports[side as usize].freed[class],
+                state.ports[side.other() as usize].accounts[class].freed,
+            );
+            (freed.0 - known.0, freed.1 - known.1)
+        };
+        let finite = |class: usize| {
+            let granted = self.new.ports[side.other() as usize].accounts[class].granted;
+            granted.headers.is_some() || granted.data.is_some()
+        };
+        let head = |(new, old): (&Option<Tlp>, &Option<Tlp>)| match (new, old) {
+            (Some(new), Some(old)) => self.tlp(side, new, old, false),
+            (new, old) => new.is_none() && old.is_none(),
+        };
+        new.turn == old.turn
+            && new.ack == old.ack
+            && new.nak.is_some() == old.nak.is_some()
+            && new
+                .nak
+                .zip(old.nak)
+                .is_none_or(|(a, b)| self.sequence(side.other(), a, b))
+            && new.retry.len() == old.retry.len()
+            && new.replay == old.replay
+            && new.replays == old.replays
+            && new.nak_scheduled == old.nak_scheduled
+            && new.unsent_headers == old.unsent_headers
+            && new.refresh == old.refresh
+            && credits(new) == credits(old)
+            && self.sequence(side.other(), new.expected, old.expected)
+            && self.deadline(new.ack_deadline, old.ack_deadline)
+            && self.deadline(new.replay_deadline, old.replay_deadline)
+            && new.blocked_until.saturating_sub(self.new.now)
+                == old.blocked_until.saturating_sub(self.old.now)
+            && (0..3).all(|c| !finite(c) || untold(self.new, c) == untold(self.old, c))
+            && new.updates.len() == old.updates.len()
+            && new
+                .updates
+                .iter()
+                .zip(&old.updates)
+                .all(|(a, b)| self.dllp(side, Dllp::Update(a.0, a.1, a.2), Dllp::Update(b.0, b.1, b.2)))
+            && new.heads.iter().zip(&old.heads).all(head)
+            && new
+                .retry
+                .iter()
+                .zip(&old.retry)
+                .all(|(a, b)| self.tlp(side, a, b, true))
+    }
+
+    fn answer(&self, side: Side, new: &Answer, old: &Answer) -> bool {
+        let requester = side.other() as usize;
+        let blank = |a: &Answer| Answer {
+            ready: 0,
+            address: 0,
+            tag: 0,
+            ..*a
+        };
+        // Times that have passed are alike.
+        let ready = |a: &Answer, state: &State| a.ready.saturating_sub(state.now);
+        blank(new) == blank(old)
+            && ready(new, self.new) == ready(old, self.old)
+            && self.place(
+                new.address,
+                old.address,
+                self.moved[requester][1][usize::from(new.source).min(2)],
+            )
+            && self.new.tags[requester].relative(new.tag) == self.old.tags[requester].relative(old.tag)
+    }
+
+    /// Events of the newer state that move with the period, and the first that does not.
+    fn events(&self, new: &[Entry], old: &[Entry]) -> Option<u64> {
+        // An event that was pending when the period began stands still.
+        let still = |e: &Entry, among: &[Entry]| among.binary_search_by(|o| o.cmp(e)).is_ok();
+        let moving = |list: &'_ [Entry], other: &'_ [Entry]| -> Vec<Entry> {
+            list.iter().filter(|e| !still(e, other)).copied().collect()
+        };
+        let (new_moving, old_moving) = (moving(new, old), moving(old, new));
+        let same = new_moving.len() == old_moving.len()
+            && new_moving.iter().zip(&old_moving).all(|(a, b)| self.event(a, b));
+        let first = new.iter().filter(|e| still(e, old)).map(|e| e.time).min();
+        same.then(|| first.unwrap_or(u64::MAX))
+    }
+}
+
+fn sorted(state: &State) -> Vec<Entry> {
+    let mut events: Vec<Entry> = state.events.iter().map(|e| e.0).collect();
+    events.sort_unstable();
+    events
+}
+
+fn moved_sequence(new: &State, old: &State, side: Side) -> u16 {
+    let of = |state: &State| state.ports[side as usize].next_sequence;
+    of(new).wrapping_sub(of(old)) % SEQUENCES
+}
+
+impl<S: Sink> Protocol<S> {
+    /// Can the state repeat at all?
+    pub(super) fn may_jump(&self) -> bool {
+        self.errors.corrupt.is_empty()
+            && self.errors.lose.is_empty()
+            && self.state.root.options.iotlb.is_none()
+    }
+
+    fn key(&self, side: Side) -> Key {
+        let state = &self.state;
+        let retry = |i: usize| state.ports[i].retry.len() as u64;
+        let free = |i: usize| state.wires[i].free().wrapping_sub(state.now).min(1 << 40);
+        [
+            side as u64 + 2 * state.ports[side as usize].turn as u64,
+            retry(0) << 32 | retry(1),
+            state.events.len() as u64,
+            free(side as usize),
+            (state.answers[1].len() as u64) << 32 | u64::from(state.lanes[0][1].outstanding[0]),
+            state.now % self.config.generation.symbol_ticks(),
+        ]
+    }
+
+    /// After each packet: has this state been before?
+    pub(super) fn try_jump(&mut self, side: Side) {
+        if self.jumper.power > LONGEST {
+            return;
+        }
+        let key = self.key(side);
+        self.jumper.since += 1;
+        if let Some((saved, old)) = &self.jumper.saved
+            && *saved == key
+            && let Some(times) = self.times(old)
+            && times > 0
+        {
+            self.jump(times);
+            self.jumper.reset();
+            return;
+        }
+        if self.jumper.since >= self.jumper.power {
+            self.jumper.since = 0;
+            self.jumper.power *= 2;
+            self.jumper.told.clear();
+            self.jumper.on = S::RECORDS && self.jumper.power <= LONGEST;
+            self.jumper.saved = (self.jumper.power <= LONGEST).then(|| (key, Box::new(self.state.clone())));
+        }
+    }
+
+    /// How many whole periods can be added; `None` if the state differs from the old one.
+    fn times(&self, old: &State) -> Option<u64> {
+        let new = &self.state;
+        let period = new.now.checked_sub(old.now).filter(|&p| p > 0)?;
+        let mut most = u64::MAX;
+        let mut moved = [[[0; 3]; 2]; 2];
+        for (side, class, source) in lanes() {
+            let (a, b) = (&new.lanes[side][class], &old.lanes[side][class]);
+            if a.turn != b.turn
+                || a.outstanding != b.outstanding
+                || a.jobs[source].len() != b.jobs[source].len()
+            {
+                return None;
+            }
+            let (Some(job), Some(was)) = (a.jobs[source].front(), b.jobs[source].front()) else {
+                continue;
+            };
+            let by = was.bytes.checked_sub(job.bytes)?;
+            if job.at > new.now {
+                most = most.min((job.at - new.now - 1) / period);
+            } else if was.at > old.now {
+                return None;
+            }
+            if (job.limit, job.purpose, job.copy) != (was.limit, was.purpose, was.copy) || by % job.limit > 0
+            {
+                return None;
+            }
+            moved[side][class][source] = by;
+            if let Some(times) = job.bytes.saturating_sub(job.limit).checked_div(by) {
+                most = most.min(times);
+            }
+        }
+        let pair = Pair {
+            new,
+            old,
+            granule: u64::from(self.config.mps.max(self.config.rcb)),
+            moved,
+        };
+        let answered = match self.config.completions {
+            CompletionPolicy::Mixed { of, .. } => u64::from(of),
+            _ => 1,
+        };
+        for side in Side::BOTH {
+            let i = side as usize;
+            let answers = new.answers[i].len() == old.answers[i].len()
+                && new.answers[i]
+                    .iter()
+                    .zip(&old.answers[i])
+                    .all(|(a, b)| pair.answer(side, a, b));
+            if !answers
+                || !new.wires[i].same(new.now, &old.wires[i], old.now)
+                || !new.tags[i].same(&old.tags[i])
+                || !pair.port(side)
+            {
+                return None;
+            }
+            for (a, b) in new.wake[i].iter().zip(&old.wake[i]) {
+                // Either a wake-up that stands still (its event says until when) or one that moves.
+                if a != b && !pair.deadline(*a, *b) {
+                    return None;
+                }
+            }
+            let bits = old.gaps[i].left - new.gaps[i].left.min(old.gaps[i].left);
+            if new.gaps[i].left > old.gaps[i].left {
+                return None;
+            }
+            if let Some(times) = new.gaps[i].left.checked_div(bits) {
+                most = most.min(times);
+            }
+        }
+        if new.root.answered % answered != old.root.answered % answered
+            || !new.root.same(new.now, &old.root, old.now)
+            || !new.engines.same(&old.engines)
+        {
+            return None;
+        }
+        let still = pair.events(&sorted(new), &sorted(old))?;
+        if still < u64::MAX {
+            most = most.min(still.saturating_sub(new.now + 1) / period);
+        }
+        // Nothing moved: a state without end.
+        (most < u64::MAX).then_some(most)
+    }
+
+    fn jump(&mut self, times: u64) {
+        let Some((_, old)) = self.jumper.saved.take() else {
+            return;
+        };
+        let now = self.state.now;
+        let period = now - old.now;
+        let ticks = period * times;
+        if S::RECORDS {
+            self.repeat(&old, period, times);
+        }
+        let sequences = Side::BOTH.map(|side| {
+            let by = u64::from(moved_sequence(&self.state, &old, side)) * times;
+            (by % u64::from(SEQUENCES)) as u16
+        });
+        let state = &mut self.state;
+        let tags: [u64; 2] = [0, 1].map(|i| {
+            let count = state.tags[i].count();
+            let by = (state.tags[i].next as u64 + count - old.tags[i].next as u64) % count;
+            by * (times % count) % count
+        });
+        let mut moved = [[[0; 3]; 2]; 2];
+        for (side, class, source) in lanes() {
+            let front = state.lanes[side][class].jobs[source].front_mut();
+            if let (Some(job), Some(was)) = (front, old.lanes[side][class].jobs[source].front()) {
+                let by = (was.bytes - job.bytes) * times;
+                moved[side][class][source] = by;
+                job.bytes -= by;
+                job.address += by;
+            }
+        }
+        let shift = Shift {
+            ticks,
+            sequences,
+            tags,
+            counts: [state.tags[0].count(), state.tags[1].count()],
+            moved,
+        };
+        let old_events = sorted(&old);
+        let mut events = std::mem::take(&mut state.events).into_vec();
+        let freed = Side::BOTH.map(|side| {
+            let (new, was) = (state.ports[side as usize].freed, old.ports[side as usize].freed);
+            [0, 1, 2].map(|c| ((new[c].0 - was[c].0) * times, (new[c].1 - was[c].1) * times))
+        });
+        for entry in &mut events {
+            if old_events.binary_search_by(|o| o.cmp(&entry.0)).is_err() {
+                shift.event(&mut entry.0, &freed);
+            }
+        }
+        state.events = events.into();
+        for side in Side::BOTH {
+            let i = side as usize;
+            state.wires[i].shift(now, period, times, &old.wires[i]);
+            for answer in &mut state.answers[i] {
+                answer.ready += ticks;
+                answer.address += moved[1 - i][1][usize::from(answer.source).min(2)];
+                answer.tag = shift.tag(1 - i, answer.tag);
+            }
+            for (wake, was) in state.wake[i].iter_mut().zip(&old.wake[i]) {
+                if wake != was {
+                    *wake = wake.map(|t| t + ticks);
+                }
+            }
+            state.gaps[i].left -= (old.gaps[i].left - state.gaps[i].left) * times;
+            state.dllps_sent[i] += (state.dllps_sent[i] - old.dllps_sent[i]) * times;
+            shift.port(side, &mut state.ports[i], &old.ports[i], times, now, &freed[i]);
+        }
+        for (i, by) in tags.into_iter().enumerate() {
+            state.tags[i].rotate(by);
+        }
+        let answered = (state.root.answered - old.root.answered) * times;
+        state.root.shift(now, ticks, answered);
+        state.engines.shift(times, &old.engines);
+        state.now += ticks;
+        self.jumper.skipped.0 += times;
+        self.jumper.skipped.1 += ticks;
+    }
+
+    /// Tells the sink what happened in each skipped period.
+    fn repeat(&mut self, old: &State, period: u64, times: u64) {
+        let told = std::mem::take(&mut self.jumper.told);
+        let new = &self.state;
+        let sequences = Side::BOTH.map(|side| u64::from(moved_sequence(new, old, side)));
+        let counts = [new.tags[0].count(), new.tags[1].count()];
+        let tags: [u64; 2] =
+            [0, 1].map(|i| (new.tags[i].next as u64 + counts[i] - old.tags[i].next as u64) % counts[i]);
+        let mut moved = [[[0; 3]; 2]; 2];
+        for (side, class, source) in lanes() {
+            let bytes = |state: &State| {
+                state.lanes[side][class].jobs[source]
+                    .front()
+                    .map_or(0, |job| job.bytes)
+            };
+            moved[side][class][source] = bytes(old) - bytes(new);
+        }
+        for n in 1..=times {
+            let shift = Shift {
+                ticks: period * n,
+                sequences: sequences.map(|s| (s * (n % u64::from(SEQUENCES)) % u64::from(SEQUENCES)) as u16),
+                tags: [0, 1].map(|i| tags[i] * (n % counts[i]) % counts[i]),
+                counts,
+                moved: moved.map(|side| side.map(|class| class.map(|by| by * n))),
+            };
+            for told in &told {
+                match told {
+                    Told::Sent(entry) => self.sink.sent(&shift.sent(entry)),
+                    Told::Delivered(delivery) => self.sink.delivered(&shift.delivered(delivery)),
+                }
+            }
+        }
+    }
+}
+
+fn lanes() -> impl Iterator<Item = (usize, usize, usize)> {
+    (0..12).map(|i| (i / 6, i / 3 % 2, i % 3))
+}
+
+/// Moves what a state holds on by whole periods.
+struct Shift {
+    ticks: u64,
+    sequences: [u16; 2],
+    tags: [u64; 2],
+    counts: [u64; 2],
+    moved: [[[u64; 3]; 2]; 2],
+}
+
+impl Shift {
+    fn sequence(&self, sender: Side, sequence: u16) -> u16 {
+        (sequence + self.sequences[sender as usize]) % SEQUENCES
+    }
+
+    fn tag(&self, requester: usize, tag: u16) -> u16 {
+        if tag == NO_TAG {
+            return tag;
+        }
+        ((u64::from(tag) + self.tags[requester]) % self.counts[requester]) as u16
+    }
+
+    fn address(&self, sender: Side, kind: crate::packet::Kind, source: u8) -> (usize, u64) {
+        use crate::packet::Kind;
+        let requester = match kind {
+            Kind::CplD => sender.other() as usize,
+            _ => sender as usize,
+        };
+        let lane = usize::from(kind != Kind::MWr);
+        (requester, self.moved[requester][lane][usize::from(source).min(2)])
+    }
+
+    fn tlp(&self, sender: Side, tlp: &mut Tlp, numbered: bool) {
+        let (requester, by) = self.address(sender, tlp.kind, tlp.source);
+        tlp.address += by;
+        tlp.tag = self.tag(requester, tlp.tag);
+        if numbered {
+            tlp.sequence = self.sequence(sender, tlp.sequence);
+        }
+    }
+
+    fn event(&self, entry: &mut Entry, freed: &[[(u64, u64); 3]; 2]) {
+        let sender = entry.port.other();
+        entry.time += self.ticks;
+        match &mut entry.event {
+            Event::Arrives(Frame::Tlp(tlp)) => self.tlp(sender, tlp, true),
+            Event::Arrives(Frame::Dllp(Dllp::Ack(s) | Dllp::Nak(s))) => {
+                *s = self.sequence(sender.other(), *s)
+            }
+            Event::Arrives(Frame::Dllp(Dllp::Update(class, headers, data))) => {
+                let by = freed[sender as usize][*class as usize];
+                *headers += by.0;
+                *data += by.1;
+            }
+            Event::AckTimer(deadline) | Event::ReplayTimer(deadline) => *deadline += self.ticks,
+            Event::TlpEnds | Event::Free(..) | Event::Refresh(..) | Event::Wake(_) => {}
+        }
+    }
+
+    fn port(&self, side: Side, port: &mut Port, old: &Port, times: u64, now: u64, freed: &[(u64, u64); 3]) {
+        for (class, account) in port.accounts.iter_mut().enumerate() {
+            let was = &old.accounts[class];
+            account.used.0 += (account.used.0 - was.used.0) * times;
+            account.used.1 += (account.used.1 - was.used.1) * times;
+            account.freed.0 += (account.freed.0 - was.freed.0) * times;
+            account.freed.1 += (account.freed.1 - was.freed.1) * times;
+            port.freed[class].0 += freed[class].0;
+            port.freed[class].1 += freed[class].1;
+        }
+        for (class, headers, data) in &mut port.updates {
+            *headers += freed[*class as usize].0;
+            *data += freed[*class as usize].1;
+        }
+        for tlp in port.heads.iter_mut().flatten() {
+            self.tlp(side, tlp, false);
+        }
+        for tlp in &mut port.retry {
+            self.tlp(side, tlp, true);
+        }
+        port.nak = port.nak.map(|s| self.sequence(side.other(), s));
+        port.next_sequence = self.sequence(side, port.next_sequence);
+        port.expected = self.sequence(side.other(), port.expected);
+        port.ack_deadline = port.ack_deadline.map(|t| t + self.ticks);
+        port.replay_deadline = port.replay_deadline.map(|t| t + self.ticks);
+        if port.blocked_until > now {
+            port.blocked_until += self.ticks;
+        }
+        port.counters.repeat(&old.counters, times);
+    }
+
+    fn sent(&self, entry: &TraceEntry) -> TraceEntry {
+        let mut entry = *entry;
+        let side = entry.side;
+        entry.start = Time(entry.start.0 + self.ticks);
+        entry.end = Time(entry.end.0 + self.ticks);
+        match &mut entry.sent {
+            Sent::Ack(s) | Sent::Nak(s) => *s = self.sequence(side.other(), *s),
+            Sent::Tlp { kind, sequence } => {
+                *sequence = self.sequence(side, *sequence);
+                if let Some(tlp) = &mut entry.tlp {
+                    let (requester, by) = self.address(side, *kind, tlp.source);
+                    tlp.address += by;
+                    tlp.tag = tlp.tag.map(|tag| self.tag(requester, tag));
+                }
+            }
+            Sent::UpdateFc(_) | Sent::Skp | Sent::ReplayTimer | Sent::Retrain => {}
+        }
+        entry
+    }
+
+    fn delivered(&self, delivery: &Delivery) -> Delivery {
+        let (_, by) = self.address(delivery.side, delivery.kind, delivery.source);
+        Delivery {
+            sequence: self.sequence(delivery.side, delivery.sequence),
+            time: Time(delivery.time.0 + self.ticks),
+            address: delivery.address + by,
+            ..*delivery
+        }
+    }
+}
