@@ -289,10 +289,13 @@ fn the_ends_of_every_parameter() {
                 || ["steps", "batch"].contains(&param.name);
             let ends = [param.min, param.max];
             for value in ends.into_iter().take(if large { 1 } else { 2 }) {
-                let options = classic::Options {
+                let mut options = classic::Options {
                     params: [(param.name.to_owned(), value)].into(),
                     ..classic::Options::default()
                 };
+                if entry.params.iter().any(|param| param.name == "degree") && param.name != "scale" {
+                    options.params.insert("scale".to_owned(), 4);
+                }
                 match classic::program(entry, &options) {
                     Ok(made) => assert!(!made.iterations[0].is_empty()),
                     Err(error) => {
