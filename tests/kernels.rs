@@ -136,7 +136,10 @@ fn the_command_lists_describes_and_writes() {
 
     let (code, about, _) = workload(&["fft", "--set", "scale=20"]);
     assert_eq!(code, Some(0));
-    assert!(about.contains("2 arrays of 16.00 MiB in all, 3 launches"), "{about}");
+    assert!(
+        about.contains("2 arrays of 16.00 MiB in all, 3 launches"),
+        "{about}"
+    );
 
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("nw.uvmprog.zst");

@@ -260,6 +260,25 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    /// Any text is a graph or an error with its line.
+    #[test]
+    fn edge_lists_are_read_or_refused(text in "(%%MatrixMarket matrix coordinate real [a-z]{7,9}\n)?([0-9]{1,3}[ ,\t]?){0,3}\n([-0-9 .,#%a-c\t\n]{0,60})") {
+        match workloads::graph::edge_list::parse(text.as_bytes(), "edges") {
+            Ok(graph) => {
+                for v in 0..graph.vertices() {
+                    for e in graph.row(v) {
+                        prop_assert!(graph.target(e) < graph.vertices());
+                    }
+                }
+            }
+            Err(error) => prop_assert!(error.to_string().starts_with("edges:")),
+        }
+    }
+}
+
 /// Everything mapped but one page.
 struct AllBut(u64);
 impl MappedPages for AllBut {

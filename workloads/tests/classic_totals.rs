@@ -249,6 +249,14 @@ fn impossible_patterns_are_refused() {
             r#"{"kind":"graph","graph":{"from":"rmat","scale":60,"degree":1,"seed":1},"phase":"page-rank"}"#,
             "scale = 60; accepted: 1 to 28",
         ),
+        (
+            r#"{"kind":"lockstep","blocks":1000000000000,"steps":4000000000}"#,
+            "accepted: up to 2^52 steps in all",
+        ),
+        (
+            r#"{"kind":"windows","grid":[1,1,1],"windows":[{"operand":0,"columns":{"len":9000000000000,"high":4}}]}"#,
+            "window 0: more than 2^42 bytes in one step",
+        ),
         (r#"{"kind":"spiral"}"#, "unknown variant `spiral`"),
     ] {
         let kernel = format!(
@@ -276,14 +284,18 @@ fn impossible_patterns_are_refused() {
 fn the_ends_of_every_parameter() {
     for entry in classic::entries() {
         for param in entry.params {
-            // Graphs of 2^28 vertices do not fit a test.
-            let graph = ["bfs", "sssp", "pagerank"].contains(&entry.name);
+            // Graphs of 2^28 vertices and 10^5 launches do not fit a test.
+            let large = ["bfs", "sssp", "pagerank", "gram-schmidt"].contains(&entry.name)
+                || ["steps", "batch"].contains(&param.name);
             let ends = [param.min, param.max];
-            for value in ends.into_iter().take(if graph { 1 } else { 2 }) {
-                let options = classic::Options {
+            for value in ends.into_iter().take(if large { 1 } else { 2 }) {
+                let mut options = classic::Options {
                     params: [(param.name.to_owned(), value)].into(),
                     ..classic::Options::default()
                 };
+                if entry.params.iter().any(|param| param.name == "degree") && param.name != "scale" {
+                    options.params.insert("scale".to_owned(), 4);
+                }
                 match classic::program(entry, &options) {
                     Ok(made) => assert!(!made.iterations[0].is_empty()),
                     Err(error) => {
@@ -330,5 +342,5 @@ fn errors_name_the_key_and_what_is_accepted() {
         "workload.graph: fft runs on no graph; bfs, sssp and pagerank do"
     );
     let missing = message("bfs", &[], Some("no/such/file"));
-    assert!(missing.starts_with("no/such/file: "), "{missing}");
+    assert!(missing.starts_with("workload.graph: no/such/file: "), "{missing}");
 }

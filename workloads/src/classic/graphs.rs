@@ -73,7 +73,10 @@ fn graph(b: &mut Bench, suite: GraphSource) -> Result<(GraphSource, Arc<Prepared
             seed: b.options().seed,
         },
     };
-    let prepared = shared(&source)?;
+    let prepared = shared(&source).map_err(|error| match source {
+        GraphSource::File { .. } => ProgramError::Builtin(format!("workload.graph: {error}")),
+        _ => error.into(),
+    })?;
     if prepared.graph.edges() == 0 {
         return Err(ProgramError::Builtin("the graph has no edges".to_owned()));
     }

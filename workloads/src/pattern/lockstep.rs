@@ -43,7 +43,7 @@ impl Lockstep {
         let warps = u64::from(self.warps).div_ceil(pages).max(1) as u16;
         Some(Access {
             first,
-            pages: pages as u32,
+            pages: pages.min(u64::from(u32::MAX)) as u32,
             warps,
             kind,
         })

@@ -35,6 +35,8 @@ use crate::graph::GraphSource;
 
 /// Steps, blocks and threads at most.
 const MOST_BLOCKS: u64 = 1 << 40;
+/// Steps of all blocks together, at most.
+const MOST_SERVICES: u128 = 1 << 52;
 /// Threads of a block, at most (CUDA).
 const MOST_THREADS: u32 = 1024;
 /// Elements of a dimension of a product, at most.
@@ -186,6 +188,11 @@ impl PatternSpec {
                     "{blocks} blocks of {steps} steps; accepted: 1 to 2^40 blocks, at least 1 step"
                 ));
             }
+            if u128::from(blocks) * u128::from(steps) > MOST_SERVICES {
+                return Err(format!(
+                    "{blocks} blocks of {steps} steps; accepted: up to 2^52 steps in all"
+                ));
+            }
             Ok(())
         };
         match &self.walk {
@@ -203,6 +210,12 @@ impl PatternSpec {
                 if *order == SweepOrder::Chunked && (*pages_per_thread == 0 || *pages_per_thread > 1 << 40) {
                     return Err(format!(
                         "pages_per_thread = {pages_per_thread}; accepted: 1 to 2^40"
+                    ));
+                }
+                let threads = u128::from(*blocks) * u128::from(self.threads);
+                if threads * u128::from(*pages_per_thread) > MOST_SERVICES {
+                    return Err(format!(
+                        "{threads} threads of {pages_per_thread} pages; accepted: up to 2^52 pages in all"
                     ));
                 }
                 grid(*blocks, *steps)
@@ -254,7 +267,10 @@ impl PatternSpec {
                 }
                 Ok(())
             }
-            Walk::Windows(spec) => spec.check(reads + writes),
+            Walk::Windows(spec) => {
+                spec.check(reads + writes)?;
+                grid(spec.grid.iter().product(), spec.steps)
+            }
             Walk::Graph { graph, phase, .. } => {
                 graph.check()?;
                 let needed = phase.operands();

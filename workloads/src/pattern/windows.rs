@@ -21,6 +21,9 @@ pub const WARP_BYTES: u64 = 128;
 /// Rows that a window may have at one place: more is not a thread block's work.
 pub const MAX_ROWS: u64 = 1 << 20;
 
+/// Bytes that a window may have at one place.
+const MOST_STEP: u128 = 1 << 42;
+
 // serde hands over references.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -181,6 +184,10 @@ impl WindowsSpec {
             }
             if w.rows.len.saturating_mul(w.planes.len) > MAX_ROWS {
                 return wrong("more than 2^20 rows in one step");
+            }
+            let rows = u128::from(w.rows.len) * u128::from(w.planes.len);
+            if u128::from(w.columns.len) * rows > MOST_STEP {
+                return wrong("more than 2^42 bytes in one step");
             }
             if w.pitch > 1 << 50 || w.plane > 1 << 50 || w.warp_bytes == 0 {
                 return wrong("pitch, plane: at most 2^50; warp_bytes: at least 1");
