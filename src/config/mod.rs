@@ -36,8 +36,8 @@ use diagnostic::{ConfigErrors, Diagnostic, Source};
 use document::{Extra, Setting};
 use schema::Key;
 use sections::{
-    DriverSection, EngineSection, GpuConfig, HardwareSection, HostCostSection, LinkSection, MemorySection,
-    ParamSection, StudySection, WorkloadSection,
+    DriverSection, EngineSection, GpuConfig, HardwareSection, HostCostSection, HostSection, LinkSection,
+    MemorySection, ParamSection, StudySection, WorkloadSection,
 };
 use sweep::Axis;
 use value::Value;
@@ -95,6 +95,15 @@ pub const KERNELS: &[&str] = &[
     "conv-im2col",
 ];
 
+/// Advice that `workload.advice` can give: which, and about which processor.
+pub const ADVICE: &[&str] = &[
+    "read-mostly",
+    "preferred-location-gpu",
+    "preferred-location-cpu",
+    "accessed-by-gpu",
+    "accessed-by-cpu",
+];
+
 /// Which layer a value comes from; later ones win.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
@@ -141,6 +150,8 @@ pub struct Sections {
     pub workload: WorkloadSection,
     /// `[workload.param]`.
     pub param: ParamSection,
+    /// `[host]`.
+    pub host: HostSection,
     /// `[engine]`.
     pub engine: EngineSection,
     /// `[gpu]`.
@@ -364,6 +375,7 @@ impl ResolvedConfig {
             memory: MemorySection::read(&get).map_err(missing)?,
             workload: WorkloadSection::read(&get).map_err(missing)?,
             param: ParamSection::read(&get).map_err(missing)?,
+            host: HostSection::read(&get).map_err(missing)?,
             engine: EngineSection::read(&get).map_err(missing)?,
             gpu: GpuConfig::read(&get).map_err(missing)?,
             link: LinkSection::read(&get).map_err(missing)?,

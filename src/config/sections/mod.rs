@@ -14,7 +14,7 @@ mod run;
 
 pub use driver::DriverSection;
 pub use gpu::GpuConfig;
-pub use host::HostCostSection;
+pub use host::{HostCostSection, HostSection};
 pub use link::LinkSection;
 pub use run::{
     Capacity, EngineSection, HardwareSection, MemorySection, ParamSection, StudySection, WorkloadSection,
@@ -33,5 +33,6 @@ pub const ALL: &[&[Key]] = &[
     GpuConfig::KEYS,
     LinkSection::KEYS,
     DriverSection::KEYS,
+    HostSection::KEYS,
     HostCostSection::KEYS,
 ];
