@@ -54,6 +54,15 @@ pub struct Ticket {
     pub value: u64,
 }
 
+/// How the device reaches pages that it does not own alone (uvm-driver.md 4.2, 4.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// The pages are in host memory: every access goes over the link.
+    Remote,
+    /// The pages are a copy of host memory: reads hit, writes fault.
+    ReadOnly,
+}
+
 /// One method of a push. Methods of a push run in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
@@ -81,6 +90,18 @@ pub enum Method {
         pages: PageMask,
         /// Page-table entries written (one for a 2 MiB or 64 KiB page).
         entries: u32,
+    },
+    /// Write PTEs of pages that the device does not own alone: from its completion on, accesses that
+    /// `sharing` allows hit.
+    MapShared {
+        /// Block of the pages.
+        block: VaBlock,
+        /// Pages that become mapped.
+        pages: PageMask,
+        /// Page-table entries written.
+        entries: u32,
+        /// What the mapping allows.
+        sharing: Sharing,
     },
     /// Write invalid PTEs: from its start on, accesses to `pages` fault.
     UnmapPtes {

@@ -124,9 +124,9 @@ pub fn method_time(method: &Method, params: &GpuParams) -> Time {
             let ticks = u128::from(bytes) * 1_024_000_000_000 / u128::from(params.memset_bytes_per_s.max(1));
             params.memset_fixed + Time(ticks as u64)
         }
-        Method::MapPtes { entries, .. } | Method::UnmapPtes { entries, .. } => {
-            params.pte_write.times(u64::from(entries))
-        }
+        Method::MapPtes { entries, .. }
+        | Method::MapShared { entries, .. }
+        | Method::UnmapPtes { entries, .. } => params.pte_write.times(u64::from(entries)),
         Method::TlbInvalidate { targeted: Some(n) } => params.tlb_invalidate.times(u64::from(n)),
         Method::TlbInvalidate { targeted: None } => params.tlb_invalidate_all,
     }

@@ -71,8 +71,35 @@ pub struct CopyRecord {
     pub pushed: Time,
 }
 
+/// An access of a kernel to host memory, on its way over the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteAccess {
+    /// Reads come to the device, writes leave it.
+    pub direction: Direction,
+    /// Bytes of all warps.
+    pub bytes: u64,
+    /// First byte.
+    pub address: u64,
+    /// Who waits for it.
+    pub waiter: Waiter,
+}
+
 /// What the device needs from its surroundings.
 pub trait Port {
+    /// Starts an access to host memory; [`Gpu::remote_done`] is called at its end.
+    fn remote(&mut self, access: RemoteAccess, now: Time) {
+        let _ = (access, now);
+        debug_assert!(false, "remote accesses are not connected");
+    }
+    /// A gate of a stream has its turn: [`Gpu::open_gate`] has to be called.
+    fn gate_reached(&mut self, stream: u32, gate: u64, now: Time) {
+        let _ = (stream, gate, now);
+        debug_assert!(false, "gates are not connected");
+    }
+    /// What a gate had to wait for has happened.
+    fn gate_passed(&mut self, gate: u64, now: Time) {
+        let _ = (gate, now);
+    }
     /// Calls [`Gpu::handle`] with `event` at `at` (now or later).
     fn schedule(&mut self, at: Time, event: GpuEvent);
     /// The time of the earliest event of the whole simulation, [`Time::MAX`] if there is none.
@@ -106,10 +133,18 @@ struct Running<P> {
     run: KernelRun<P>,
 }
 
+/// What a stream does in order.
+#[derive(Debug)]
+enum Item<P> {
+    Kernel(KernelId, Launch<P>),
+    /// Something outside has to happen: its name, whether it was told, and what it left to wait for.
+    Gate(u64, bool, Option<Vec<Ticket>>),
+}
+
 #[derive(Debug)]
 struct Stream<P> {
     id: u32,
-    waiting: VecDeque<(KernelId, Launch<P>)>,
+    waiting: VecDeque<Item<P>>,
     busy: bool,
     idle_since: Time,
 }
@@ -125,6 +160,10 @@ pub struct GpuStats {
     pub replay_hits: u64,
     /// Pages that received a valid PTE.
     pub pages_mapped: u64,
+    /// Accesses of kernels to host memory.
+    pub remote_accesses: u64,
+    /// Their bytes, by [`Direction`].
+    pub remote_bytes: [u64; 2],
     /// Time that each channel kind spent on its methods, by [`ChannelKind`].
     pub channel_busy: [Time; 4],
 }
@@ -232,6 +271,55 @@ impl<P: AccessPattern> Gpu<P> {
         let id = KernelId(self.launched);
         self.launched += 1;
         let stream = launch.stream;
+        self.enqueue(stream, Item::Kernel(id, launch), now, port);
+        id
+    }
+
+    /// Appends a gate to a stream: when what was launched before has finished, [`Port::gate_reached`] is
+    /// told, and the stream goes on when [`Gpu::open_gate`] has been called and the pushes that it names
+    /// have completed.
+    pub fn add_gate(&mut self, stream: u32, gate: u64, now: Time, port: &mut impl Port) {
+        self.enqueue(stream, Item::Gate(gate, false, None), now, port);
+    }
+
+    /// What a gate stood for has been started; `tickets` are what is left to wait for.
+    pub fn open_gate(
+        &mut self,
+        stream: u32,
+        gate: u64,
+        tickets: Vec<Ticket>,
+        now: Time,
+        port: &mut impl Port,
+    ) {
+        if let Some(stream) = self.streams.iter_mut().find(|s| s.id == stream)
+            && let Some(Item::Gate(id, _, waits)) = stream.waiting.front_mut()
+            && *id == gate
+        {
+            *waits = Some(tickets);
+        }
+        self.pass_gates(now, port);
+    }
+
+    fn pass_gates(&mut self, now: Time, port: &mut impl Port) {
+        for place in 0..self.streams.len() {
+            let stream = &mut self.streams[place];
+            let Some(Item::Gate(gate, _, Some(tickets))) = stream.waiting.front() else {
+                continue;
+            };
+            if !tickets.iter().all(|ticket| self.channels.is_complete(*ticket)) {
+                continue;
+            }
+            let (gate, id) = (*gate, stream.id);
+            stream.waiting.pop_front();
+            stream.busy = !stream.waiting.is_empty();
+            if stream.busy {
+                port.schedule(now, GpuEvent::Start { stream: id });
+            }
+            port.gate_passed(gate, now);
+        }
+    }
+
+    fn enqueue(&mut self, stream: u32, item: Item<P>, now: Time, port: &mut impl Port) {
         let place = self
             .streams
             .iter()
@@ -246,13 +334,16 @@ impl<P: AccessPattern> Gpu<P> {
                 self.streams.len() - 1
             });
         let entry = &mut self.streams[place];
-        entry.waiting.push_back((id, launch));
+        let gap = match item {
+            Item::Kernel(..) => self.shared.params.launch_gap,
+            Item::Gate(..) => Time::ZERO,
+        };
+        entry.waiting.push_back(item);
         if !entry.busy {
             entry.busy = true;
-            let at = now.max(entry.idle_since + self.shared.params.launch_gap);
+            let at = now.max(entry.idle_since + gap);
             port.schedule(at, GpuEvent::Start { stream });
         }
-        id
     }
 
     /// Takes a push of the driver; it is carried out in the order of its channel.
@@ -381,7 +472,14 @@ impl<P: AccessPattern> Gpu<P> {
         let Some(place) = self.streams.iter().position(|s| s.id == stream) else {
             return;
         };
-        let Some((id, launch)) = self.streams[place].waiting.pop_front() else {
+        if let Some(Item::Gate(gate, told, _)) = self.streams[place].waiting.front_mut() {
+            if !std::mem::replace(told, true) {
+                let gate = *gate;
+                port.gate_reached(stream, gate, now);
+            }
+            return;
+        }
+        let Some(Item::Kernel(id, launch)) = self.streams[place].waiting.pop_front() else {
             return;
         };
         port.kernel_started(id, now);
@@ -437,6 +535,7 @@ impl<P: AccessPattern> Gpu<P> {
                 return;
             };
             kernel.run.run_until(at, &mut self.shared);
+            self.send_remote(at, port);
             self.ask_interrupt(at, port);
             let Some(kernel) = self.kernels[index as usize].as_mut() else {
                 return;
@@ -474,6 +573,33 @@ impl<P: AccessPattern> Gpu<P> {
             }
             port.schedule(next, GpuEvent::Kernel { index, generation });
             return;
+        }
+    }
+
+    /// Hands the remote accesses that kernels have made over to the link.
+    fn send_remote(&mut self, now: Time, port: &mut impl Port) {
+        if self.shared.remote.is_empty() {
+            return;
+        }
+        let mut remote = std::mem::take(&mut self.shared.remote);
+        for access in remote.drain(..) {
+            self.stats.remote_accesses += 1;
+            self.stats.remote_bytes[access.direction as usize] += access.bytes;
+            port.remote(access, now);
+        }
+        self.shared.remote = remote;
+    }
+
+    /// A remote access has been carried out.
+    pub fn remote_done(&mut self, waiter: Waiter, now: Time, port: &mut impl Port) {
+        self.catch_up_kernels(now);
+        if let Some(kernel) = self.kernels[waiter.kernel as usize].as_mut()
+            && kernel.run.hit(waiter.slot, 1)
+        {
+            kernel.run.resume(waiter.slot, now, &mut self.shared);
+        }
+        for index in 0..self.kernels.len() as u32 {
+            self.drive(index, false, now, port);
         }
     }
 
@@ -518,7 +644,7 @@ impl<P: AccessPattern> Gpu<P> {
         awakened.clear();
         for utlb in utlbs.iter_mut() {
             utlb.replay(
-                |page| table.is_mapped(page),
+                |page, kind| table.hits(page, kind),
                 |waiter, warps| {
                     self.stats.replay_hits += u64::from(warps);
                     if let Some(kernel) = self.kernels[waiter.kernel as usize].as_mut()
@@ -671,6 +797,15 @@ impl<P: AccessPattern> Gpu<P> {
                 self.stats.pages_mapped += u64::from(pages.count());
                 self.shared.table.map(block, pages);
             }
+            Method::MapShared {
+                block,
+                pages,
+                sharing,
+                ..
+            } => {
+                self.stats.pages_mapped += u64::from(pages.count());
+                self.shared.table.map_shared(block, pages, sharing);
+            }
             Method::Replay => port.schedule(now + self.shared.params.replay_latency, GpuEvent::Replay),
             _ => {}
         }
@@ -682,6 +817,7 @@ impl<P: AccessPattern> Gpu<P> {
         {
             port.push_completed(ticket, now);
         }
+        self.pass_gates(now, port);
         for kind in KINDS {
             self.pump(kind, now, port);
         }

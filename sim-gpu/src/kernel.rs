@@ -16,10 +16,12 @@ use std::collections::VecDeque;
 
 use sim_core::Time;
 use sim_core::access::{Access, AccessKind, AccessPattern, MappedPages, StepAccesses};
-use sim_core::pages::Page;
+use sim_core::pages::{PAGE_BYTES, Page};
+use sim_core::push::Direction;
 
 use crate::accounting::Accounting;
 use crate::fault_buffer::FaultBuffer;
+use crate::gpu::RemoteAccess;
 use crate::page_table::PageTable;
 use crate::params::{Exactness, GpuParams};
 use crate::utlb::{ParkedAccess, Utlb, Waiter};
@@ -34,6 +36,10 @@ const RANKED_ACCESSES: usize = 8;
 /// After a service that had to be looked at, so many more are looked at before the next attempt to
 /// find a longer run of mapped pages: bounds the cost of failed attempts.
 const CLEAN_BACKOFF: u32 = 32;
+
+/// Bytes of one warp's access to one page of host memory: a line of the L2 cache, four sectors. The
+/// pattern knows pages, not bytes; 32 lanes of 4 bytes are one line.
+const REMOTE_LINE: u64 = 128;
 
 /// Dispatches between two attempts to find all loaded pages mapped.
 const LOADS_BACKOFF: u32 = 256;
@@ -65,6 +71,8 @@ pub struct Shared {
     pub accounting: Accounting,
     /// Accesses that missed, one per warp and page.
     pub misses: u64,
+    /// Accesses to host memory made and not yet on the link.
+    pub remote: Vec<RemoteAccess>,
     step: StepAccesses,
     missing: Vec<Missing>,
 }
@@ -92,6 +100,7 @@ impl Shared {
             walkers: Walkers::new(params.page_walkers, params.page_walk_latency),
             accounting: Accounting::new(params.sms),
             misses: 0,
+            remote: Vec::new(),
             step: StepAccesses::default(),
             missing: Vec::new(),
             params,
@@ -103,12 +112,16 @@ impl Shared {
         self.missing.clear();
         let ranked = accesses.len() <= RANKED_ACCESSES;
         for (rank, access) in accesses.iter().enumerate() {
-            if access.pages == 1 && self.table.is_mapped(access.first) {
+            if access.pages == 1 && self.table.hits(access.first, access.kind) {
                 continue;
             }
             let end = Page(access.first.0 + u64::from(access.pages));
             let mut page = access.first;
             while let Some(hole) = self.table.first_unmapped(page, end) {
+                if self.table.has_shared() && self.table.hits(hole, access.kind) {
+                    page = Page(hole.0 + 1);
+                    continue;
+                }
                 let rank = if ranked { rank as u16 } else { 0 };
                 let offset = (hole.0 - access.first.0) as u32;
                 self.missing.push(Missing {
@@ -157,6 +170,33 @@ impl Shared {
         misses
     }
 
+    /// Starts the transfers for the accesses to pages in host memory, all of which must be mapped;
+    /// returns how many there are. One per run of pages: a warp moves one line of 128 bytes per page.
+    fn access_remotely(&mut self, accesses: &[Access], direction: Direction, waiter: Waiter) -> u32 {
+        if !self.table.has_shared() {
+            return 0;
+        }
+        let before = self.remote.len();
+        for access in accesses {
+            let mut run = 0;
+            for offset in 0..=u64::from(access.pages) {
+                let page = Page(access.first.0 + offset);
+                if offset < u64::from(access.pages) && self.table.is_remote(page) {
+                    run += 1;
+                } else if run > 0 {
+                    self.remote.push(RemoteAccess {
+                        direction,
+                        bytes: run * u64::from(access.warps) * REMOTE_LINE,
+                        address: page.address() - run * PAGE_BYTES,
+                        waiter,
+                    });
+                    run = 0;
+                }
+            }
+        }
+        (self.remote.len() - before) as u32
+    }
+
     fn all_mapped(&self, accesses: &[Access]) -> bool {
         accesses.iter().all(|access| {
             let end = Page(access.first.0 + u64::from(access.pages));
@@ -175,6 +215,10 @@ enum Phase {
     Stores,
     /// Waits for its uTLB to have no parked request.
     Blocked,
+    /// All pages of its loads are mapped; waits for those in host memory.
+    RemoteLoads,
+    /// Was served; waits for its stores to host memory.
+    RemoteStores,
     /// Has no block any more.
     Retired,
 }
@@ -537,8 +581,47 @@ impl<P: AccessPattern> KernelRun<P> {
                 self.set_phase(index, Phase::Stores, now, shared);
                 return;
             }
+            if self.store_remotely(index, now, shared) {
+                return;
+            }
         }
         self.advance(index, done, now, shared);
+    }
+
+    /// Starts the slot's loads from host memory, if its step has any; it then waits for them.
+    fn load_remotely(&mut self, index: u32, now: Time, shared: &mut Shared) -> bool {
+        self.transfer(index, Direction::HostToDevice, now, shared)
+    }
+
+    /// The same for its stores. They are posted; that the block waits for them stands for the limited
+    /// room of the device's write queues.
+    fn store_remotely(&mut self, index: u32, now: Time, shared: &mut Shared) -> bool {
+        self.transfer(index, Direction::DeviceToHost, now, shared)
+    }
+
+    fn transfer(&mut self, index: u32, direction: Direction, now: Time, shared: &mut Shared) -> bool {
+        if !shared.table.has_shared() {
+            return false;
+        }
+        let slot = self.slots[index as usize];
+        let mut step = std::mem::take(&mut shared.step);
+        step.clear();
+        self.pattern.step(slot.block, slot.step, &mut step);
+        let waiter = Waiter {
+            kernel: self.index,
+            slot: index,
+        };
+        let (accesses, phase) = match direction {
+            Direction::HostToDevice => (&step.loads, Phase::RemoteLoads),
+            Direction::DeviceToHost => (&step.stores, Phase::RemoteStores),
+        };
+        let started = shared.access_remotely(accesses, direction, waiter);
+        shared.step = step;
+        if started > 0 {
+            self.slots[index as usize].missing = started;
+            self.set_phase(index, phase, now, shared);
+        }
+        started > 0
     }
 
     /// The slot has finished its step: on to the next step, the next block, or nothing.
@@ -591,7 +674,7 @@ impl<P: AccessPattern> KernelRun<P> {
         if missing > 0 {
             self.slots[index as usize].missing = missing;
             self.set_phase(index, Phase::Loads, now, shared);
-        } else {
+        } else if !self.load_remotely(index, now, shared) {
             self.enqueue(index, stores_mapped, done, now, shared);
         }
     }
@@ -609,7 +692,9 @@ impl<P: AccessPattern> KernelRun<P> {
     fn set_phase(&mut self, index: u32, phase: Phase, now: Time, shared: &mut Shared) {
         let weight = |phase: Phase| match phase {
             Phase::Served => (1, 0),
-            Phase::Loads | Phase::Stores | Phase::Blocked => (0, 1),
+            Phase::Loads | Phase::Stores | Phase::Blocked | Phase::RemoteLoads | Phase::RemoteStores => {
+                (0, 1)
+            }
             Phase::Retired => (0, 0),
         };
         let steps = self.steps;
@@ -619,8 +704,8 @@ impl<P: AccessPattern> KernelRun<P> {
         self.left += u64::from(slot.withheld);
         slot.phase = phase;
         slot.withheld = match phase {
-            Phase::Loads | Phase::Blocked => steps - slot.step,
-            Phase::Stores => steps - slot.step - 1,
+            Phase::Loads | Phase::Blocked | Phase::RemoteLoads => steps - slot.step,
+            Phase::Stores | Phase::RemoteStores => steps - slot.step - 1,
             Phase::Served | Phase::Retired => 0,
         };
         self.left -= u64::from(slot.withheld);
@@ -647,8 +732,11 @@ impl<P: AccessPattern> KernelRun<P> {
         if !shared.params.hit_under_fault {
             self.pages_unmapped();
         }
-        match self.slots[index as usize].phase {
-            Phase::Loads => {
+        let phase = self.slots[index as usize].phase;
+        match phase {
+            Phase::Loads if self.load_remotely(index, now, shared) => {}
+            Phase::Stores if self.store_remotely(index, now, shared) => {}
+            Phase::Loads | Phase::RemoteLoads => {
                 let slot = self.slots[index as usize];
                 let mut step = std::mem::take(&mut shared.step);
                 step.clear();
@@ -657,7 +745,7 @@ impl<P: AccessPattern> KernelRun<P> {
                 shared.step = step;
                 self.enqueue(index, stores_mapped, fixed(now), now, shared);
             }
-            Phase::Stores => self.advance(index, fixed(now), now, shared),
+            Phase::Stores | Phase::RemoteStores => self.advance(index, fixed(now), now, shared),
             Phase::Blocked => self.dispatch(index, fixed(now), now, shared),
             Phase::Served | Phase::Retired => debug_assert!(false, "a block resumed that did not wait"),
         }

@@ -2,9 +2,15 @@
 //!
 //! PTE sizes (4 KiB, 64 KiB, 2 MiB) change what a write costs, which the driver states in the push;
 //! what hits is the same.
+//!
+//! Pages that the device does not own alone (in host memory, or read-only copies) are kept apart. To
+//! [`MappedPages`] they are holes, so that nothing skips over them: each of their accesses is looked at.
 
-use sim_core::access::MappedPages;
+use std::collections::BTreeMap;
+
+use sim_core::access::{AccessKind, MappedPages};
 use sim_core::pages::{PAGES_PER_BLOCK, Page, PageMask, VaBlock};
+use sim_core::push::Sharing;
 
 /// Valid bits of a dense window of the address space, grown on demand.
 #[derive(Clone, Debug, Default)]
@@ -12,6 +18,13 @@ pub struct PageTable {
     first: u64,
     blocks: Vec<PageMask>,
     mapped: u64,
+    shared: BTreeMap<VaBlock, Shared>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Shared {
+    remote: PageMask,
+    read_only: PageMask,
 }
 
 impl PageTable {
@@ -38,8 +51,57 @@ impl PageTable {
             .is_some_and(|slot| self.blocks[slot].contains(page.index()))
     }
 
+    /// Is any page shared?
+    #[inline]
+    pub fn has_shared(&self) -> bool {
+        !self.shared.is_empty()
+    }
+
+    /// Is the page mapped to host memory?
+    #[inline]
+    pub fn is_remote(&self, page: Page) -> bool {
+        self.has_shared()
+            && self
+                .shared
+                .get(&page.block())
+                .is_some_and(|shared| shared.remote.contains(page.index()))
+    }
+
+    /// Does an access of this strength hit?
+    #[inline]
+    pub fn hits(&self, page: Page, kind: AccessKind) -> bool {
+        self.is_mapped(page) || (self.has_shared() && self.shared_hits(page, kind))
+    }
+
+    fn shared_hits(&self, page: Page, kind: AccessKind) -> bool {
+        self.shared.get(&page.block()).is_some_and(|shared| {
+            shared.remote.contains(page.index())
+                || (kind <= AccessKind::Read && shared.read_only.contains(page.index()))
+        })
+    }
+
+    /// Makes the PTEs of shared pages valid.
+    pub fn map_shared(&mut self, block: VaBlock, pages: PageMask, sharing: Sharing) {
+        let shared = self.shared.entry(block).or_default();
+        match sharing {
+            Sharing::Remote => shared.remote |= pages,
+            Sharing::ReadOnly => shared.read_only |= pages,
+        }
+    }
+
+    fn forget_shared(&mut self, block: VaBlock, pages: &PageMask) {
+        if let Some(shared) = self.shared.get_mut(&block) {
+            shared.remote = shared.remote.without(pages);
+            shared.read_only = shared.read_only.without(pages);
+            if shared.remote.is_empty() && shared.read_only.is_empty() {
+                self.shared.remove(&block);
+            }
+        }
+    }
+
     /// Makes the PTEs of `pages` valid.
     pub fn map(&mut self, block: VaBlock, pages: PageMask) {
+        self.forget_shared(block, &pages);
         let slot = self.grow_to(block);
         let before = self.blocks[slot];
         self.blocks[slot] = before | pages;
@@ -48,6 +110,7 @@ impl PageTable {
 
     /// Makes the PTEs of `pages` invalid.
     pub fn unmap(&mut self, block: VaBlock, pages: PageMask) {
+        self.forget_shared(block, &pages);
         if let Some(slot) = self.slot(block) {
             let before = self.blocks[slot];
             self.blocks[slot] = before.without(&pages);

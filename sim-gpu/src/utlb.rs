@@ -134,13 +134,13 @@ impl Utlb {
 
     /// A replay: every parked access is retried, then waiting ones take the room that is left.
     ///
-    /// `is_mapped` says whether a page has a PTE now; `hit` hears of the warps that hit. Those that
+    /// `hits` says whether an access has a PTE that allows it now; `hit` hears of the warps that hit. Those that
     /// still miss have their entry to write again.
-    pub fn replay(&mut self, is_mapped: impl Fn(Page) -> bool, mut hit: impl FnMut(Waiter, u32)) {
+    pub fn replay(&mut self, hits: impl Fn(Page, AccessKind) -> bool, mut hit: impl FnMut(Waiter, u32)) {
         (self.cursor, self.within, self.emitted_warps) = (0, 0, 0);
         let mut left = 0;
         self.parked.retain(|access| {
-            let mapped = is_mapped(access.page);
+            let mapped = hits(access.page, access.kind);
             if mapped {
                 hit(access.waiter, access.warps);
             } else {
@@ -153,7 +153,7 @@ impl Utlb {
             let Some(mut access) = self.waiting.pop_front() else {
                 break;
             };
-            if is_mapped(access.page) {
+            if hits(access.page, access.kind) {
                 hit(access.waiter, access.warps);
                 continue;
             }

@@ -57,6 +57,12 @@ pub struct HostCost {
     pub managed_free_block: Time,
     /// CPU first touch of one page.
     pub cpu_touch_page: Time,
+    /// One fault of the CPU on a page that is elsewhere or not mapped: trap, locks, residency.
+    pub cpu_fault: Time,
+    /// Mapping one page on the CPU in such a fault.
+    pub cpu_map_page: Time,
+    /// Each further thread of the process, for one `unmap_mapping_range` call: its core is interrupted.
+    pub cpu_unmap_thread: Time,
 }
 
 impl HostCost {
@@ -89,6 +95,9 @@ impl HostCost {
             managed_free_call: Time::ZERO,
             managed_free_block: Time::ZERO,
             cpu_touch_page: Time::ZERO,
+            cpu_fault: Time::ZERO,
+            cpu_map_page: Time::ZERO,
+            cpu_unmap_thread: Time::ZERO,
         }
     }
 }

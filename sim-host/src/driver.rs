@@ -4,12 +4,14 @@
 use std::sync::Arc;
 
 use sim_core::Time;
-use sim_core::pages::{ByteRange, Page};
+use sim_core::pages::{ByteRange, Page, VaBlock};
 use sim_core::push::{ChannelKind, Method, Push, Ticket};
 use sim_core::stats::StateClock;
-use sim_core::tools::{FaultType, ToolsEvent};
+use sim_core::tools::{FaultType, Processor, ToolsEvent};
 
+use crate::advice::Advice;
 use crate::cost::HostCost;
+use crate::cpu_fault::{CpuAccess, CpuProgress};
 use crate::device::Device;
 use crate::eviction::EvictionPolicy;
 use crate::fetch::Batch;
@@ -41,6 +43,8 @@ enum Step {
     Replay,
     /// Wait for this push.
     Wait(Ticket),
+    /// The program's thread holds the block of fault `0` until this push has completed.
+    Held(usize, Ticket),
     /// The limit of batches is reached: end the bottom half.
     Leave,
 }
@@ -61,6 +65,10 @@ pub struct UvmDriver {
     record: BatchRecord,
     duplicates_before: u64,
     finished: Option<BatchRecord>,
+    /// The block that the bottom half worked on last, and until when.
+    in_service: Option<(VaBlock, Time)>,
+    /// The block that the program's thread holds, and the push it waits for.
+    held: Option<(VaBlock, Ticket)>,
 }
 
 impl UvmDriver {
@@ -100,11 +108,13 @@ impl UvmDriver {
             });
         }
         let pmm = Pmm::new(device_chunks, params.pma_batch_nonpinned_order);
+        let mut space = VaSpace::default();
+        space.host.limit = params.host_memory;
         Ok(UvmDriver {
             memory: Memory {
                 params,
                 cost,
-                space: VaSpace::default(),
+                space,
                 pmm,
                 stats: DriverStats::default(),
                 batch_tracker: Tracker::default(),
@@ -122,6 +132,8 @@ impl UvmDriver {
             record: BatchRecord::default(),
             duplicates_before: 0,
             finished: None,
+            in_service: None,
+            held: None,
         })
     }
 
@@ -223,7 +235,7 @@ impl UvmDriver {
                 self.enter(ThreadState::WaitForReplay, now);
             }
             Step::Leave => self.leave(now, device),
-            Step::Asleep | Step::Wait(_) => {}
+            Step::Asleep | Step::Wait(_) | Step::Held(..) => {}
         }
     }
 
@@ -294,6 +306,13 @@ impl UvmDriver {
     fn service(&mut self, first: usize, now: Time, device: &mut impl Device) {
         let faults = &self.batch.faults;
         let block = faults[first].page.block();
+        // A CPU fault that waits for its copy holds the block (uvm-driver 4.10, 10).
+        if let Some((held, ticket)) = self.held
+            && held == block
+        {
+            self.step = Step::Held(first, ticket);
+            return;
+        }
         let end = faults[first..]
             .iter()
             .position(|fault| fault.page.block() != block)
@@ -302,6 +321,7 @@ impl UvmDriver {
             self.memory
                 .service_block(block, &faults[first..end], now, device, &mut self.record);
         let last = end == faults.len();
+        self.in_service = Some((block, at));
         self.enter(
             if evicted {
                 ThreadState::Evict
@@ -368,7 +388,14 @@ impl UvmDriver {
             self.memory.policies.ahead_waits = None;
             self.memory.work_ahead(now, device);
         }
-        if self.step == Step::Wait(ticket) {
+        if self.held.is_some_and(|(_, held)| held == ticket) {
+            self.held = None;
+        }
+        if let Step::Held(first, held) = self.step
+            && held == ticket
+        {
+            self.service(first, now, device);
+        } else if self.step == Step::Wait(ticket) {
             let at = now + self.memory.cost.completion_poll;
             self.end_batch(at, device);
         }
@@ -476,33 +503,147 @@ impl UvmDriver {
         Ok(at)
     }
 
-    /// The CPU touches pages for the first time (initialises data). Returns when it is done.
+    /// The CPU touches pages; goes on with `access` where it is. After [`CpuProgress::Wait`], to be
+    /// called again when that push has completed.
+    ///
+    /// # Errors
+    /// A range that is not managed.
+    pub fn cpu_access(
+        &mut self,
+        access: &mut CpuAccess,
+        now: Time,
+        device: &mut impl Device,
+    ) -> Result<CpuProgress, HostError> {
+        self.require_managed(access.range)?;
+        self.require_movable(access.range)?;
+        // The mutex of a block that the bottom half is working on.
+        let start = match self.in_service {
+            Some((block, until)) if pieces(access.range).any(|(mine, _)| mine == block) => now.max(until),
+            _ => now,
+        };
+        let progress = self.memory.cpu_access(access, start, device);
+        self.held = match progress {
+            CpuProgress::Wait(block, ticket) => Some((block, ticket)),
+            CpuProgress::Done(_) => None,
+        };
+        Ok(progress)
+    }
+
+    /// The same for accesses that never wait: memory that the GPU does not have.
     ///
     /// # Errors
     /// A range that is not managed, or pages that are resident on the GPU.
     pub fn cpu_touch(
         &mut self,
         range: ByteRange,
-        _write: bool,
+        write: bool,
         now: Time,
-        _device: &mut impl Device,
+        device: &mut impl Device,
+    ) -> Result<Time, HostError> {
+        match self.cpu_access(&mut CpuAccess::new(range, write), now, device)? {
+            CpuProgress::Done(at) => Ok(at),
+            CpuProgress::Wait(..) => Err(HostError::NotManaged {
+                start: range.start,
+                bytes: range.bytes,
+            }),
+        }
+    }
+
+    /// `cudaMemPrefetchAsync`, at its turn in its stream: all blocks are made resident first, then all are
+    /// mapped, so that the maps of incoming data do not hold up what makes room (uvm-driver 9.1); a
+    /// single block in one pass. Returns when the CPU is done, and the pushes that have to complete.
+    ///
+    /// # Errors
+    /// A range that is not managed.
+    pub fn prefetch(
+        &mut self,
+        range: ByteRange,
+        to: Processor,
+        now: Time,
+        device: &mut impl Device,
+    ) -> Result<(Time, Vec<Ticket>), HostError> {
+        self.require_managed(range)?;
+        self.require_movable(range)?;
+        let mut done = Tracker::default();
+        let mut at = now;
+        let two_passes = to == Processor::Gpu && pieces(range).nth(1).is_some();
+        for map in [false, true] {
+            if map || two_passes {
+                for (block, pages) in pieces(range) {
+                    at = self
+                        .memory
+                        .migrate_block(block, &pages, (to, map), at, device, &mut done);
+                }
+            }
+        }
+        self.memory.stats.call_time += at - now;
+        Ok((at, done.all()))
+    }
+
+    /// `cudaMemAdvise`. Returns when the call returns.
+    ///
+    /// # Errors
+    /// A range that is not managed.
+    pub fn advise(
+        &mut self,
+        range: ByteRange,
+        advice: Advice,
+        now: Time,
+        device: &mut impl Device,
     ) -> Result<Time, HostError> {
         self.require_managed(range)?;
-        let mut at = now;
+        self.require_movable(range)?;
+        let mut at = now + self.memory.cost.managed_alloc_call;
         for (block, pages) in pieces(range) {
-            let Some(state) = self.memory.space.block_mut(block) else {
-                continue;
-            };
-            if state.resident.intersects(&pages) {
-                return Err(HostError::CpuFault { start: range.start });
-            }
-            let new = pages.without(&state.cpu_resident);
-            at += self.memory.cost.cpu_touch_page.times(u64::from(new.count()));
-            state.cpu_resident |= pages;
-            state.cpu_mapped |= pages;
-            state.cpu_allocated = true;
+            at = self.memory.advise_block(block, &pages, advice, at, device);
         }
+        self.memory.stats.call_time += at - now;
         Ok(at)
+    }
+
+    /// Discards contents; with `unmap`, mappings and residency on the GPU, too. Returns when the call
+    /// returns.
+    ///
+    /// # Errors
+    /// A range that is not managed.
+    pub fn discard(
+        &mut self,
+        range: ByteRange,
+        unmap: bool,
+        now: Time,
+        device: &mut impl Device,
+    ) -> Result<Time, HostError> {
+        self.require_managed(range)?;
+        self.require_movable(range)?;
+        let mut at = now + self.memory.cost.managed_alloc_call;
+        for (block, pages) in pieces(range) {
+            at = self.memory.discard_block(block, &pages, unmap, at, device);
+        }
+        self.memory.stats.call_time += at - now;
+        Ok(at)
+    }
+
+    /// What has made going on impossible, if anything: no host memory for an eviction, say.
+    pub fn failure(&self) -> Option<HostError> {
+        let host = &self.memory.space.host;
+        host.exhausted_at.map(|block| HostError::HostMemory {
+            limit: host.limit.unwrap_or_default(),
+            bytes: host.bytes,
+            block: block.address(),
+        })
+    }
+
+    fn require_movable(&self, range: ByteRange) -> Result<(), HostError> {
+        let ByteRange { start, bytes } = range;
+        let pinned = pieces(range).any(|(block, _)| {
+            let chunk = self.memory.space.block(block).and_then(|state| state.chunk);
+            chunk.is_some_and(|chunk| self.memory.pmm.is_pinned(chunk))
+        });
+        if pinned {
+            Err(HostError::DeviceOnly { start, bytes })
+        } else {
+            Ok(())
+        }
     }
 
     /// `cudaMemcpyAsync` from the host into managed memory. Returns when the call returns and the last

@@ -28,12 +28,37 @@ pub(crate) fn check(space: &VaSpace, pmm: &Pmm) -> Result<(), InvariantViolation
             }
         };
         require(
-            !state.resident.intersects(&state.cpu_resident),
-            "a page is resident on two processors",
+            (state.resident & state.cpu_resident).is_subset_of(&state.read_mostly),
+            "a page is resident on two processors and not read-duplicated",
         )?;
         require(
-            state.mapped.is_subset_of(&state.resident),
+            state.mapped.without(&state.remote).is_subset_of(&state.resident),
             "a page is mapped and not resident",
+        )?;
+        require(
+            state.remote.is_subset_of(&state.mapped)
+                && state
+                    .remote
+                    .is_subset_of(&state.cpu_resident.without(&state.resident)),
+            "a page is mapped remotely and not only on the host",
+        )?;
+        require(
+            state.read_only.is_subset_of(&state.mapped),
+            "a read-only page is not mapped",
+        )?;
+        require(
+            (state.resident & state.cpu_resident & state.mapped).is_subset_of(&state.read_only),
+            "a page with two copies can be written",
+        )?;
+        require(
+            state
+                .discarded
+                .is_subset_of(&(state.resident | state.cpu_resident)),
+            "a discarded page is nowhere",
+        )?;
+        require(
+            state.advised || state.read_mostly.is_empty(),
+            "advice that nobody looks at",
         )?;
         require(
             state.resident.is_subset_of(&state.valid),

@@ -1,4 +1,5 @@
-//! The host: a model of NVIDIA's open UVM driver (release 595), single GPU, demand paging.
+//! The host: a model of NVIDIA's open UVM driver (release 595), single GPU, demand paging,
+//! explicit migration, advice, discards and accesses of the CPU.
 //!
 //! ```text
 //! interrupt -> bottom half: [ fetch <= 256 raw entries -> merge -> sort -> service each VA block
@@ -13,6 +14,9 @@
 //! | [`driver`] | [`UvmDriver`]: the bottom half and the calls of the program's thread |
 //! | [`fetch`] | one batch: raw entries merged with their neighbours |
 //! | `service` | what a service of one VA block does, eviction included |
+//! | [`residency`] | where a page goes: the driver's table |
+//! | [`cpu_fault`], `migrate` | accesses of the CPU; pages that leave the device |
+//! | [`advice`], `discard` | `cudaMemAdvise` and discards |
 //! | [`prefetch`], [`eviction`] | policies, one file each |
 //! | [`policy`] | what policies see; how to add one |
 //! | `ahead` | pre-evictions and fetches ahead of need |
@@ -23,28 +27,34 @@
 //! | [`check`] | comparison with recorded decisions of the real driver |
 //!
 //! Everything asynchronous is a push with acquires, handed to a [`Device`]; the driver never knows how
-//! long a copy takes. Thrashing, advice, explicit migration, access counters and CPU faults on
-//! GPU-resident pages are not modelled; calls that would need them return typed errors.
+//! long a copy takes. Thrashing mitigation, access counters and several address spaces are not modelled.
 
+pub mod advice;
 mod ahead;
 pub mod check;
 pub mod cost;
+pub mod cpu_fault;
 pub mod device;
+mod discard;
 pub mod driver;
 pub mod eviction;
 pub mod fetch;
 pub mod invariants;
+mod migrate;
 pub mod params;
 pub mod pmm;
 pub mod policy;
 pub mod prefetch;
+pub mod residency;
 mod service;
 pub mod stats;
 pub mod tracker;
 pub mod va_block;
 pub mod va_space;
 
+pub use advice::Advice;
 pub use cost::HostCost;
+pub use cpu_fault::{CpuAccess, CpuProgress};
 pub use device::Device;
 pub use driver::UvmDriver;
 pub use invariants::InvariantViolation;

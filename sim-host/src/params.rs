@@ -96,6 +96,10 @@ pub struct DriverParams {
     pub pma_batch_nonpinned_order: u32,
     /// How copies are cut.
     pub copy_split: CopySplit,
+    /// Threads of the process: each has its core's TLB emptied when pages are unmapped on the CPU.
+    pub host_threads: u32,
+    /// Host memory for managed data, bytes; `None`: unlimited.
+    pub host_memory: Option<u64>,
     /// Seed of policies that draw.
     pub seed: u64,
 }
@@ -121,6 +125,8 @@ impl Default for DriverParams {
             prefetch_window: 4,
             pma_batch_nonpinned_order: 6,
             copy_split: CopySplit::Runs,
+            host_threads: 1,
+            host_memory: None,
             seed: 1,
         }
     }

@@ -3,7 +3,7 @@
 use sim_core::Time;
 use sim_core::access::AccessKind;
 use sim_core::pages::{PAGE_BYTES, PageMask, VaBlock};
-use sim_core::push::{Cause, ChannelKind, Direction, Method, Push, Ticket};
+use sim_core::push::{Cause, ChannelKind, Direction, Method, Push, Sharing, Ticket};
 use sim_core::tools::ToolsEvent;
 
 use crate::cost::HostCost;
@@ -44,7 +44,7 @@ pub(crate) struct Cursor<'a, D> {
 }
 
 impl<D: Device> Cursor<'_, D> {
-    fn push(&mut self, channel: ChannelKind, acquire: &Tracker, methods: Vec<Method>) -> Ticket {
+    pub fn push(&mut self, channel: ChannelKind, acquire: &Tracker, methods: Vec<Method>) -> Ticket {
         self.device.submit(Push {
             channel,
             submit: self.at,
@@ -55,7 +55,7 @@ impl<D: Device> Cursor<'_, D> {
     }
 }
 
-fn tlb_invalidate(entries: u32) -> Method {
+pub(crate) fn tlb_invalidate(entries: u32) -> Method {
     Method::TlbInvalidate {
         targeted: (entries <= TARGETED_INVALIDATES).then_some(entries),
     }
@@ -83,7 +83,7 @@ impl Memory {
             self.stats.stale_faults += faults.len() as u64;
             return (cursor.at, false);
         };
-        let mut faulted = PageMask::EMPTY;
+        let (mut faulted, mut written) = (PageMask::EMPTY, PageMask::EMPTY);
         let mut last = None;
         for fault in faults {
             let index = fault.page.index();
@@ -96,11 +96,14 @@ impl Memory {
             self.stats.duplicate_faults += u64::from(fault.instances.saturating_sub(1));
             if !state.valid.contains(index) {
                 self.stats.stale_faults += 1;
-            } else if state.mapped.contains(index) {
+            } else if state.mapped.contains(index)
+                && !(state.read_only.contains(index) && fault.access >= AccessKind::Write)
+            {
                 self.stats.already_mapped_faults += 1;
             } else {
                 faulted.insert(index);
                 if fault.access >= AccessKind::Write {
+                    written.insert(index);
                     self.stats.serviced_writes += 1;
                 } else {
                     self.stats.serviced_reads += 1;
@@ -114,6 +117,10 @@ impl Memory {
         self.policies.served_now(block, self.pmm.capacity());
         cursor.record.blocks += 1;
         cursor.at += self.cost.fault_page.times(u64::from(faulted.count()));
+        if self.space.block(block).is_some_and(|state| state.advised) {
+            self.service_advised(block, faulted, &written, &mut cursor);
+            return (cursor.at, cursor.evicted);
+        }
         let prefetched = self.prefetch(block, &faulted);
         self.make_resident(block, &faulted, &prefetched, Cause::Coherence, &mut cursor);
         if self.params.dirty_tracking {
@@ -125,6 +132,52 @@ impl Memory {
         let view = view!(self);
         self.policies.eviction.served(block, &view);
         (cursor.at, cursor.evicted)
+    }
+
+    /// The same for a block about which the program has given advice: pages can stay in host memory,
+    /// and reads can make copies.
+    fn service_advised<D: Device>(
+        &mut self,
+        block: VaBlock,
+        faulted: PageMask,
+        written: &PageMask,
+        cursor: &mut Cursor<'_, D>,
+    ) {
+        let remote = self.to_map_remotely(block, &faulted);
+        let local = faulted.without(&remote);
+        if !remote.is_empty() {
+            self.map_remotely(block, &remote, cursor);
+        }
+        if local.is_empty() {
+            return;
+        }
+        // A write leaves one copy, with full rights.
+        let collapsing = self.space.block(block).map_or(PageMask::EMPTY, |state| {
+            state.resident & state.read_only & *written
+        });
+        if !collapsing.is_empty() {
+            self.unmap_gpu(block, &collapsing, cursor);
+            self.drop_cpu_copy(block, &collapsing, cursor);
+        }
+        // Only pages that all go to one place have neighbours fetched, and none that should stay on
+        // the host (uvm-driver 5.1).
+        let keep_out = self.advice(block).preferred_cpu;
+        let prefetched = if remote.is_empty() && !keep_out.intersects(&local) {
+            let accessed = self.advice(block).accessed_by_gpu;
+            let added = self.prefetch(block, &local);
+            self.space.block(block).map_or(PageMask::EMPTY, |state| {
+                added.without(&keep_out).without(&(accessed & state.cpu_resident))
+            })
+        } else {
+            PageMask::EMPTY
+        };
+        if let Some(state) = self.space.block_mut(block) {
+            state.written_now = *written;
+        }
+        self.make_resident(block, &local, &prefetched, Cause::Coherence, cursor);
+        if let Some(state) = self.space.block_mut(block) {
+            state.written_now = PageMask::EMPTY;
+        }
     }
 
     /// Pages that the prefetcher adds and that are not resident yet.
@@ -178,7 +231,26 @@ impl Memory {
         cause: Cause,
         cursor: &mut Cursor<'_, D>,
     ) -> Option<Ticket> {
+        let (copied, ready) = self.move_to_gpu(block, wanted, prefetched, cause, cursor)?;
+        let mapped = self.map_gpu(block, &(*wanted | *prefetched), &ready, cursor);
+        copied.or(mapped)
+    }
+
+    /// The same without the mapping; also what a mapping has to wait for.
+    pub fn move_to_gpu<D: Device>(
+        &mut self,
+        block: VaBlock,
+        wanted: &PageMask,
+        prefetched: &PageMask,
+        cause: Cause,
+        cursor: &mut Cursor<'_, D>,
+    ) -> Option<(Option<Ticket>, Tracker)> {
+        let remote = self.space.block(block)?.remote & (*wanted | *prefetched);
+        if !remote.is_empty() {
+            self.unmap_gpu(block, &remote, cursor);
+        }
         let chunk = self.ensure_chunk(block, cursor)?;
+        let unmap_call = self.unmap_call();
         let state = self.space.block_mut(block)?;
         let all = *wanted | *prefetched;
         let arriving = all.without(&state.resident);
@@ -191,9 +263,10 @@ impl Memory {
         let unmapped = state.cpu_mapped & arriving;
         if !unmapped.is_empty() {
             for (first, end) in unmapped.runs() {
-                cursor.at += self.cost.cpu_unmap_call + self.cost.cpu_unmap_page.times((end - first) as u64);
+                cursor.at += unmap_call + self.cost.cpu_unmap_page.times((end - first) as u64);
             }
-            state.cpu_mapped = state.cpu_mapped.without(&unmapped);
+            // A copy of a read-mostly page leaves the CPU its reads.
+            state.cpu_mapped = state.cpu_mapped.without(&unmapped.without(&state.read_mostly));
             cursor.record.cpu_unmapped_pages += unmapped.count();
         }
 
@@ -201,7 +274,7 @@ impl Memory {
         let moving = if cause == Cause::User {
             arriving
         } else {
-            arriving & state.cpu_resident
+            (arriving & state.cpu_resident).without(&state.discarded)
         };
         let mut ready = *self.pmm.tracker(chunk);
         ready.merge(&state.tracker);
@@ -235,31 +308,63 @@ impl Memory {
         self.pmm.mark_written(chunk);
 
         state.resident |= arriving;
-        state.cpu_resident = state.cpu_resident.without(&arriving);
+        let copies = state.read_mostly.without(&state.written_now);
+        state.cpu_resident = state.cpu_resident.without(&arriving.without(&copies));
+        state.cpu_mapped &= state.cpu_resident;
         let list = if state.resident.is_empty() {
             List::Unused
         } else {
             List::Used
         };
         self.pmm.move_to(chunk, list);
+        Some((ticket, ready))
+    }
 
-        // Mapping: PTE writes after everything that they make visible.
-        let mapping = all.without(&state.mapped) & state.resident;
-        if !mapping.is_empty() {
-            let entries = state.entries_to_map(&mapping);
+    /// Maps pages that are resident on the GPU: PTE writes after everything that they make visible.
+    pub fn map_gpu<D: Device>(
+        &mut self,
+        block: VaBlock,
+        pages: &PageMask,
+        ready: &Tracker,
+        cursor: &mut Cursor<'_, D>,
+    ) -> Option<Ticket> {
+        let state = self.space.block_mut(block)?;
+        let mapping = pages.without(&state.mapped) & state.resident;
+        if mapping.is_empty() {
+            return None;
+        }
+        let read_only = mapping & state.read_mostly.without(&state.written_now);
+        let mut last = None;
+        for (pages, shared) in [(mapping.without(&read_only), false), (read_only, true)] {
+            if pages.is_empty() {
+                continue;
+            }
+            let entries = state.entries_to_map(&pages);
             cursor.at += self.cost.push + self.cost.pte_method.times(u64::from(entries));
-            let map = Method::MapPtes {
-                block,
-                pages: mapping,
-                entries,
+            let map = if shared {
+                Method::MapShared {
+                    block,
+                    pages,
+                    entries,
+                    sharing: Sharing::ReadOnly,
+                }
+            } else {
+                Method::MapPtes {
+                    block,
+                    pages,
+                    entries,
+                }
             };
-            let mapped = cursor.push(ChannelKind::MemOps, &ready, vec![map, tlb_invalidate(entries)]);
-            state.mapped |= mapping;
+            let mapped = cursor.push(ChannelKind::MemOps, ready, vec![map, tlb_invalidate(entries)]);
+            state.mapped |= pages;
             state.tracker.add(mapped);
             self.batch_tracker.add(mapped);
-            ticket = ticket.or(Some(mapped));
+            last = Some(mapped);
         }
-        ticket
+        state.read_only |= read_only;
+        // What can be written holds contents again (uvm-driver 9.3).
+        state.discarded = state.discarded.without(&mapping);
+        last
     }
 
     /// The block's root chunk, allocated if it has none: its memory is zeroed where no page is
@@ -281,7 +386,7 @@ impl Memory {
         };
         let state = self.space.block_mut(block)?;
         state.chunk = Some(chunk);
-        let holes = state.valid.without(&state.cpu_resident);
+        let holes = state.valid.without(&state.cpu_resident.without(&state.discarded));
         if !self.pmm.is_zero(chunk) && !holes.is_empty() {
             cursor.at += self.cost.push;
             let methods = holes
@@ -332,25 +437,35 @@ impl Memory {
         cursor.record.evictions += 1;
         cursor.evicted = true;
         cursor.at += self.cost.eviction;
+        let newly_populated = self.space.populate_cpu(owner);
         let state = self.space.block_mut(owner)?;
         let mut after = state.tracker;
-        if !state.mapped.is_empty() {
-            let entries = state.entries_to_unmap();
+        let unmapping = state.mapped.without(&state.remote);
+        if !unmapping.is_empty() {
+            let entries = if state.remote.is_empty() {
+                state.entries_to_unmap()
+            } else {
+                unmapping.count()
+            };
             cursor.at += self.cost.push + self.cost.pte_method.times(u64::from(entries));
             let unmap = Method::UnmapPtes {
                 block: owner,
-                pages: state.mapped,
+                pages: unmapping,
                 entries,
             };
             let unmapped = cursor.push(ChannelKind::MemOps, &after, vec![unmap, tlb_invalidate(entries)]);
             after.add(unmapped);
-            state.mapped = PageMask::EMPTY;
+            state.mapped = state.remote;
+            state.read_only = PageMask::EMPTY;
         }
-        if !state.cpu_allocated {
-            state.cpu_allocated = true;
+        if newly_populated {
             cursor.at += self.cost.page_population;
         }
-        let leaving = state.resident;
+        // Copies and pages without contents need not be written back.
+        let leaving = state
+            .resident
+            .without(&state.cpu_resident)
+            .without(&state.discarded);
         let clean = if self.params.dirty_tracking {
             self.policies.take_clean(owner) & leaving
         } else {
@@ -382,7 +497,7 @@ impl Memory {
                 time: cursor.at,
             });
         }
-        state.cpu_resident |= leaving;
+        state.cpu_resident |= state.resident;
         state.resident = PageMask::EMPTY;
         state.chunk = None;
         state.tracker = after;
@@ -475,12 +590,18 @@ impl Memory {
         state.resident = state.resident.without(pages);
         state.cpu_resident = state.cpu_resident.without(pages);
         state.cpu_mapped = state.cpu_mapped.without(pages);
+        state.remote = state.remote.without(pages);
+        state.read_only = state.read_only.without(pages);
+        state.read_mostly = state.read_mostly.without(pages);
+        state.discarded = state.discarded.without(pages);
         state.tracker = after;
         if state.valid.is_empty() {
             let chunk = state.chunk.take();
             state.touched = false;
-            state.cpu_allocated = false;
+            let held = std::mem::take(&mut state.cpu_allocated);
             state.prefetch_faults = 0;
+            state.advised = false;
+            self.space.forget_block(block, held);
             if let Some(chunk) = chunk {
                 self.pmm.tracker(chunk).merge(&after);
                 self.pmm.free(chunk);
@@ -490,7 +611,7 @@ impl Memory {
     }
 }
 
-fn pieces(first: usize, end: usize, split: CopySplit) -> impl Iterator<Item = (usize, usize)> {
+pub(crate) fn pieces(first: usize, end: usize, split: CopySplit) -> impl Iterator<Item = (usize, usize)> {
     let step = match split {
         CopySplit::Runs => end - first,
         CopySplit::Pages => 1,

@@ -105,6 +105,14 @@ pub struct DriverStats {
     pub managed_frees: u64,
     /// CPU time of the program's thread in these calls.
     pub call_time: Time,
+    /// Faults of the CPU on managed pages that it had not mapped (first touches excluded).
+    pub cpu_faults: u64,
+    /// Pages copied to the host for the CPU: faults and explicit migrations.
+    pub cpu_migrated_pages: u64,
+    /// Pages that the GPU was given mappings to in host memory.
+    pub remote_pages: u64,
+    /// Pages discarded.
+    pub discarded_pages: u64,
     /// Faults on pages whose range has been freed since they were raised: entries that outlived the
     /// flush. They are ignored.
     pub stale_faults: u64,

@@ -42,6 +42,18 @@ impl Tracker {
             .collect()
     }
 
+    /// All of them.
+    pub fn all(&self) -> Vec<Ticket> {
+        KINDS
+            .iter()
+            .filter(|kind| self.0[**kind as usize] > 0)
+            .map(|kind| Ticket {
+                channel: *kind,
+                value: self.0[*kind as usize],
+            })
+            .collect()
+    }
+
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.0 = [0; CHANNELS];

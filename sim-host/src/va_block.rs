@@ -18,6 +18,18 @@ pub struct VaBlockState {
     pub cpu_mapped: PageMask,
     /// Pages with a GPU mapping.
     pub mapped: PageMask,
+    /// Of the GPU's mappings, those to host memory.
+    pub remote: PageMask,
+    /// Of the GPU's mappings, those that allow no writes: a copy of host memory.
+    pub read_only: PageMask,
+    /// Pages of a range that is read mostly: a read makes a copy (uvm-driver 4.2, rows 2 and 3).
+    pub read_mostly: PageMask,
+    /// Pages whose contents do not matter (uvm-driver 9.3).
+    pub discarded: PageMask,
+    /// Pages that the service in progress maps for a write.
+    pub written_now: PageMask,
+    /// The program has given advice about some page.
+    pub advised: bool,
     /// CPU memory has been allocated (and DMA-mapped) for the block.
     pub cpu_allocated: bool,
     /// The GPU has been served here before.

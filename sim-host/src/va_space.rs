@@ -3,6 +3,7 @@
 use sim_core::pages::{BLOCK_BYTES, ByteRange, Page, PageMask, VaBlock};
 use thiserror::Error;
 
+use crate::advice::AdviceTable;
 use crate::va_block::VaBlockState;
 
 /// A call on managed memory that cannot be carried out.
@@ -38,11 +39,28 @@ pub enum HostError {
         /// Length.
         bytes: u64,
     },
-    /// An access of the CPU to pages that are resident on the GPU.
-    #[error("CPU accesses to pages that are resident on the GPU are not simulated yet ({start:#x})")]
-    CpuFault {
-        /// First byte of the call.
+    /// A hint on memory of `cudaMalloc`.
+    #[error(
+        "range {start:#x} + {bytes} bytes is memory of cudaMalloc; hints and CPU accesses are for managed memory"
+    )]
+    DeviceOnly {
+        /// First byte.
         start: u64,
+        /// Length.
+        bytes: u64,
+    },
+    /// Host memory is used up.
+    #[error(
+        "host.memory = {limit} bytes is used up by managed data (VA block {block:#x}): evictions and CPU \
+         accesses need {bytes} bytes"
+    )]
+    HostMemory {
+        /// What there is.
+        limit: u64,
+        /// What is needed.
+        bytes: u64,
+        /// First byte of the block without memory.
+        block: u64,
     },
 }
 
@@ -51,6 +69,20 @@ pub enum HostError {
 pub struct VaSpace {
     first: u64,
     blocks: Vec<VaBlockState>,
+    pub(crate) advice: AdviceTable,
+    pub(crate) host: HostMemory,
+}
+
+/// Host memory behind managed data. What a block has had once it keeps until it is freed
+/// (uvm-driver 4.4).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HostMemory {
+    /// Bytes in use.
+    pub bytes: u64,
+    /// Bytes there are, if limited.
+    pub limit: Option<u64>,
+    /// The block for which there was no memory, the first time.
+    pub exhausted_at: Option<VaBlock>,
 }
 
 /// The pieces of a range, one per VA block.
@@ -74,6 +106,27 @@ impl VaSpace {
     /// The same, to change.
     pub fn block_mut(&mut self, block: VaBlock) -> Option<&mut VaBlockState> {
         self.blocks.get_mut(block.0.wrapping_sub(self.first) as usize)
+    }
+
+    /// Gives a block its host memory; false if it has it already.
+    pub(crate) fn populate_cpu(&mut self, block: VaBlock) -> bool {
+        let Some(state) = self.block_mut(block).filter(|state| !state.cpu_allocated) else {
+            return false;
+        };
+        state.cpu_allocated = true;
+        self.host.bytes += BLOCK_BYTES;
+        if self.host.limit.is_some_and(|limit| self.host.bytes > limit) {
+            self.host.exhausted_at.get_or_insert(block);
+        }
+        true
+    }
+
+    /// A block has no page any more.
+    pub(crate) fn forget_block(&mut self, block: VaBlock, had_host_memory: bool) {
+        self.advice.remove(&block);
+        if had_host_memory {
+            self.host.bytes -= BLOCK_BYTES;
+        }
     }
 
     /// Is the page managed?

@@ -77,7 +77,7 @@ impl Device for Fake {
         }
         for method in &push.methods {
             match *method {
-                Method::MapPtes { block, pages, .. } => {
+                Method::MapPtes { block, pages, .. } | Method::MapShared { block, pages, .. } => {
                     self.mapped.extend(pages.iter().map(|index| block.page(index)));
                 }
                 Method::UnmapPtes { block, pages, .. } => {

@@ -123,6 +123,8 @@ impl Sections {
             } else {
                 CopySplit::Runs
             },
+            host_threads: self.host.threads,
+            host_memory: self.host.memory.map(|bytes| bytes.0),
             seed: self.study.seed,
         };
         params.validate()?;
@@ -170,6 +172,9 @@ impl Sections {
             managed_free_call: cost.managed_free_call,
             managed_free_block: cost.managed_free_block,
             cpu_touch_page: cost.cpu_touch_page,
+            cpu_fault: cost.cpu_fault,
+            cpu_map_page: cost.cpu_map_page,
+            cpu_unmap_thread: cost.cpu_unmap_thread,
         }
     }
 }

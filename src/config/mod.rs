@@ -36,8 +36,8 @@ use diagnostic::{ConfigErrors, Diagnostic, Source};
 use document::{Extra, Setting};
 use schema::Key;
 use sections::{
-    DriverSection, EngineSection, GpuConfig, HardwareSection, HostCostSection, LinkSection, MemorySection,
-    ModelSection, ParamSection, StudySection, WorkloadSection,
+    DriverSection, EngineSection, GpuConfig, HardwareSection, HostCostSection, HostSection, LinkSection,
+    MemorySection, ModelSection, ParamSection, StudySection, WorkloadSection,
 };
 use sweep::Axis;
 use value::Value;
@@ -118,6 +118,15 @@ pub const KERNELS: &[&str] = &[
     "conv-im2col",
 ];
 
+/// Advice that `workload.advice` can give: which, and about which processor.
+pub const ADVICE: &[&str] = &[
+    "read-mostly",
+    "preferred-location-gpu",
+    "preferred-location-cpu",
+    "accessed-by-gpu",
+    "accessed-by-cpu",
+];
+
 /// Which layer a value comes from; later ones win.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
@@ -166,6 +175,8 @@ pub struct Sections {
     pub param: ParamSection,
     /// The built-in model, if one is run.
     pub model: ModelSection,
+    /// `[host]`.
+    pub host: HostSection,
     /// `[engine]`.
     pub engine: EngineSection,
     /// `[gpu]`.
@@ -392,6 +403,7 @@ impl ResolvedConfig {
             workload: WorkloadSection::read(&get).map_err(missing)?,
             param: ParamSection::read(&get).map_err(missing)?,
             model: ModelSection::read(&get).map_err(missing)?,
+            host: HostSection::read(&get).map_err(missing)?,
             engine: EngineSection::read(&get).map_err(missing)?,
             gpu: GpuConfig::read(&get).map_err(missing)?,
             link: LinkSection::read(&get).map_err(missing)?,

@@ -9,8 +9,8 @@ use sim_core::pages::BLOCK_BYTES;
 use workloads::allocator::{AllocatorKind, AllocatorSpec, Options};
 use workloads::builtin::Builtin;
 use workloads::model::ModelSpec;
-use workloads::program::Recording;
-use workloads::{GpuShape, HostOp, ProgramError, Run};
+use workloads::program::{AdviceName, Op, Piece, Place, Recording};
+use workloads::{GpuShape, HostOp, Program, ProgramError, Run};
 
 use super::plan::plan;
 use super::{CopyRow, Progress, RunResult, Simulate, SimulateError, figures};
@@ -85,9 +85,10 @@ impl Simulator {
         };
         let builtin =
             Builtin::find(kernel).ok_or_else(|| input(format!("workload.kernel: no kernel {kernel:?}")))?;
-        let program = builtin
+        let mut program = builtin
             .program(&kernel_options(config), workload.arrays)
             .map_err(input)?;
+        hints(&mut program, workload);
         Ok(Work::Program(
             Arc::new(program.into()),
             AllocatorKind::PerTensor.into(),
@@ -118,6 +119,41 @@ pub(crate) fn model_spec(config: &ResolvedConfig) -> Option<ModelSpec> {
         tokens: model.tokens,
         iterations: config.workload.iterations.min(MODEL_ITERATIONS),
     })
+}
+
+/// Adds what `[workload]` says about the arrays of a kernel: advice after each allocation, migration at
+/// the end of the setup.
+fn hints(program: &mut Program, workload: &WorkloadSection) {
+    let advice = match workload.advice.as_deref() {
+        Some("read-mostly") => Some((AdviceName::SetReadMostly, Place::Gpu)),
+        Some("preferred-location-gpu") => Some((AdviceName::SetPreferredLocation, Place::Gpu)),
+        Some("preferred-location-cpu") => Some((AdviceName::SetPreferredLocation, Place::Cpu)),
+        Some("accessed-by-gpu") => Some((AdviceName::SetAccessedBy, Place::Gpu)),
+        Some("accessed-by-cpu") => Some((AdviceName::SetAccessedBy, Place::Cpu)),
+        _ => None,
+    };
+    let mut arrays = Vec::new();
+    let mut setup = Vec::with_capacity(program.setup.len());
+    for op in std::mem::take(&mut program.setup) {
+        let array = match op {
+            Op::Alloc { t, n } => Some(Piece(t, 0, n)),
+            _ => None,
+        };
+        setup.push(op);
+        if let (Some(array), Some((advice, device))) = (array, advice) {
+            let w = vec![array];
+            setup.push(Op::Advise { w, advice, device });
+        }
+        arrays.extend(array);
+    }
+    if workload.prefetch && !arrays.is_empty() {
+        setup.push(Op::Prefetch {
+            w: arrays,
+            to: Place::Gpu,
+            stream: 0,
+        });
+    }
+    program.setup = setup;
 }
 
 /// What a built-in kernel is made from.

@@ -68,6 +68,10 @@ pub(super) fn summary(
         ("managed_allocs", d.managed_allocs),
         ("managed_frees", d.managed_frees),
         ("stale_faults", d.stale_faults),
+        ("cpu_faults", d.cpu_faults),
+        ("cpu_migrated_pages", d.cpu_migrated_pages),
+        ("remote_pages", d.remote_pages),
+        ("discarded_pages", d.discarded_pages),
     ];
     Summary {
         study: config.study.name.clone(),

@@ -20,16 +20,16 @@ use sim_core::stats::TimeHistogram;
 use sim_core::tools::ToolsEvent;
 use sim_gpu::{Gpu, GpuParams, KernelId, Launch};
 use sim_host::policy::UsePlan;
-use sim_host::{DriverParams, HostCost, ThreadState, UvmDriver};
+use sim_host::{Advice, CpuAccess, CpuProgress, DriverParams, HostCost, ThreadState, UvmDriver};
 use sim_pcie::{Link, LinkConfig};
 use thiserror::Error;
-use workloads::HostOp;
 use workloads::pattern::KernelPattern;
+use workloads::{HostOp, MemAdvise};
 
 pub use outcome::{Outcome, StallShare};
 pub use probe::{Probe, Record};
 use program_thread::{LAUNCH_QUEUE, ProgramThread, Wait};
-use world::{DeviceView, Event, World};
+use world::{Arrival, DeviceView, Event, World};
 
 /// Events between two reports of progress.
 const PROGRESS_INTERVAL: u64 = 1 << 16;
@@ -68,9 +68,6 @@ pub enum SimError {
         /// Why not.
         source: sim_host::HostError,
     },
-    /// An operation of the program that is not simulated.
-    #[error("the program uses {0}, which is not simulated yet")]
-    Unsupported(&'static str),
     /// An invariant of the model is broken: a defect of the simulator.
     #[error("internal error at {at:.3}: {what}")]
     Invariant {
@@ -119,6 +116,16 @@ pub struct Machine {
     pub keep_records: bool,
 }
 
+/// The driver's word for what the program advises.
+fn advice_of(advice: MemAdvise) -> Advice {
+    match advice {
+        MemAdvise::ReadMostly(on) => Advice::ReadMostly(on),
+        MemAdvise::PreferredLocation(place) => Advice::PreferredLocation(place),
+        MemAdvise::AccessedBy(processor, true) => Advice::AccessedBy(processor),
+        MemAdvise::AccessedBy(processor, false) => Advice::NotAccessedBy(processor),
+    }
+}
+
 /// One simulation in progress.
 pub struct System<'p> {
     gpu: Gpu<KernelPattern>,
@@ -134,6 +141,8 @@ pub struct System<'p> {
     launched: u64,
     /// Batches in a row after which no request had hit, and the hits before them.
     barren_batches: u32,
+    /// Migrations handed to streams so far.
+    calls_of_streams: u64,
     hits_before: u64,
     kernel_time_resident: Time,
     unknown_kernels: u64,
@@ -180,6 +189,7 @@ impl<'p> System<'p> {
             iterations: Vec::new(),
             launched: 0,
             barren_batches: 0,
+            calls_of_streams: 0,
             hits_before: 0,
             kernel_time_resident: Time::ZERO,
             unknown_kernels: 0,
@@ -218,7 +228,11 @@ impl<'p> System<'p> {
                 until_report = PROGRESS_INTERVAL;
                 progress.update(now, self.gpu.stats().kernels);
             }
-            if self.thread.wait == Wait::Ended && self.thread.queued == 0 && self.gpu.is_idle() {
+            if self.thread.wait == Wait::Ended
+                && self.thread.queued == 0
+                && self.thread.gates == 0
+                && self.gpu.is_idle()
+            {
                 return self.finish(now);
             }
         }
@@ -240,8 +254,11 @@ impl<'p> System<'p> {
         match event {
             Event::Gpu(event) => self.gpu.handle(event, now, &mut self.world),
             Event::Link { generation } => {
-                for direction in self.world.link_arrivals(generation, now) {
-                    self.gpu.transfer_done(direction, now, &mut self.world);
+                for arrival in self.world.link_arrivals(generation, now) {
+                    match arrival {
+                        Arrival::Copy(direction) => self.gpu.transfer_done(direction, now, &mut self.world),
+                        Arrival::Remote(waiter) => self.gpu.remote_done(waiter, now, &mut self.world),
+                    }
                 }
             }
             Event::Interrupt => self.with_driver(now, |driver, now, device| driver.interrupt(now, device))?,
@@ -250,6 +267,16 @@ impl<'p> System<'p> {
                 self.with_driver(now, |driver, now, device| {
                     driver.push_complete(ticket, now, device);
                 })?;
+                if self.thread.wait == Wait::Push(ticket) {
+                    self.thread.wait = Wait::Running;
+                    self.world.events.at(now, Event::Host);
+                }
+            }
+            Event::GateReached { stream, gate } => self.migrate(stream, gate, now)?,
+            Event::GatePassed => {
+                self.thread.gates -= 1;
+                self.last_finish = now;
+                self.wake_waiting(now);
             }
             Event::KernelFinished(kernel) => {
                 self.record_kernel(kernel, now);
@@ -264,15 +291,7 @@ impl<'p> System<'p> {
                         *begins = now;
                     }
                 }
-                let goes_on = match self.thread.wait {
-                    Wait::DeviceIdle => self.thread.queued == 0,
-                    Wait::LaunchQueue => self.thread.queued < LAUNCH_QUEUE,
-                    Wait::Running | Wait::Ended => false,
-                };
-                if goes_on {
-                    self.thread.wait = Wait::Running;
-                    self.world.events.at(now, Event::Host);
-                }
+                self.wake_waiting(now);
             }
             Event::KernelStarted => {
                 if let Some(kernel) = self.world.take_started() {
@@ -285,6 +304,43 @@ impl<'p> System<'p> {
             Event::Host => self.program_step(now, program)?,
         }
         Ok(())
+    }
+
+    /// The program's thread goes on if what it waits for has happened.
+    fn wake_waiting(&mut self, now: Time) {
+        let goes_on = match self.thread.wait {
+            Wait::DeviceIdle => self.thread.queued == 0 && self.thread.gates == 0,
+            Wait::LaunchQueue => self.thread.queued < LAUNCH_QUEUE,
+            Wait::Running | Wait::Ended | Wait::Push(_) => false,
+        };
+        if goes_on {
+            self.thread.wait = Wait::Running;
+            self.world.events.at(now, Event::Host);
+        }
+    }
+
+    /// A migration has its turn in its stream: the runtime's thread carries it out.
+    fn migrate(&mut self, stream: u32, gate: u64, now: Time) -> Result<(), SimError> {
+        let mut tickets = Vec::new();
+        if let Some((range, to)) = self.thread.migrations.remove(&gate) {
+            let device = &mut DeviceView {
+                gpu: &mut self.gpu,
+                world: &mut self.world,
+                now,
+            };
+            let call = "cudaMemPrefetchAsync";
+            let moved = self.driver.prefetch(range, to, now, device);
+            tickets = moved.map_err(|source| SimError::Call { call, source })?.1;
+        }
+        self.gpu.open_gate(stream, gate, tickets, now, &mut self.world);
+        self.check_host_memory(now)
+    }
+
+    fn check_host_memory(&self, _now: Time) -> Result<(), SimError> {
+        self.driver.failure().map_or(Ok(()), |source| {
+            let call = "managed memory";
+            Err(SimError::Call { call, source })
+        })
     }
 
     /// A call of the driver, and what it means for the device: interrupts, and what stalls wait for.
@@ -310,6 +366,7 @@ impl<'p> System<'p> {
             self.gpu.interrupts_unmasked(now, &mut self.world);
         }
         if let Some(batch) = self.driver.take_finished_batch() {
+            self.check_host_memory(now)?;
             self.batch_times.add(batch.end - batch.start);
             self.record_overflow(now);
             if self.keep_batches {
@@ -441,7 +498,7 @@ impl System<'_> {
         if call.is_some() {
             self.call_began.get_or_insert(now);
         }
-        if op.synchronises() && self.thread.queued > 0 {
+        if op.synchronises() && self.thread.queued + self.thread.gates > 0 {
             self.thread.wait = Wait::DeviceIdle;
             self.thread.postponed = Some(op);
             return Ok(false);
@@ -485,11 +542,29 @@ impl System<'_> {
                 self.world.contents.note(range, live, self.launched);
                 self.world.contents.finished(self.launched - self.thread.queued);
             }
-            HostOp::CpuTouch { range, write } => {
-                until = self
-                    .driver
-                    .cpu_touch(range, write, now, device)
-                    .map_err(refused("a CPU access"))?;
+            HostOp::CpuTouch {
+                range,
+                write,
+                concurrent,
+            } => {
+                let access = self.thread.access.get_or_insert(CpuAccess::new(range, write));
+                let progress = self.driver.cpu_access(access, now, device);
+                match progress.map_err(refused("a CPU access"))? {
+                    CpuProgress::Done(at) => {
+                        self.thread.access = None;
+                        until = at;
+                    }
+                    CpuProgress::Wait(_, ticket) => {
+                        self.thread.wait = Wait::Push(ticket);
+                        self.thread.postponed = Some(HostOp::CpuTouch {
+                            range,
+                            write,
+                            concurrent,
+                        });
+                        return Ok(false);
+                    }
+                }
+                self.check_host_memory(now)?;
             }
             HostOp::CopyToDevice(range) => {
                 let (end, _) = self
@@ -528,7 +603,26 @@ impl System<'_> {
             }
             HostOp::Synchronize => {}
             HostOp::IterationStart(_) => self.iterations.push((self.launched, now)),
-            other => return Err(SimError::Unsupported(other.name())),
+            HostOp::Prefetch { range, to, stream } => {
+                let gate = self.calls_of_streams;
+                self.calls_of_streams += 1;
+                self.thread.gates += 1;
+                self.thread.migrations.insert(gate, (range, to));
+                self.gpu.add_gate(stream, gate, now, &mut self.world);
+                until = now + self.launch_call;
+            }
+            HostOp::Advise { range, advice } => {
+                until = self
+                    .driver
+                    .advise(range, advice_of(advice), now, device)
+                    .map_err(refused("cudaMemAdvise"))?;
+            }
+            HostOp::Discard { range, unmap } => {
+                until = self
+                    .driver
+                    .discard(range, unmap, now, device)
+                    .map_err(refused("a discard"))?;
+            }
         }
         if let Some(name) = call {
             self.calls += 1;

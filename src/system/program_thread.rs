@@ -3,7 +3,13 @@
 //! Launches are asynchronous: the thread runs ahead of the device by at most
 //! [`LAUNCH_QUEUE`] kernels, as the CUDA runtime lets it. Calls of the driver take the thread's time.
 
+use std::collections::BTreeMap;
+
 use sim_core::Time;
+use sim_core::pages::ByteRange;
+use sim_core::push::Ticket;
+use sim_core::tools::Processor;
+use sim_host::CpuAccess;
 use workloads::HostOp;
 
 /// Kernels that may be queued before a launch waits. Assumed: the runtime's queue of pending
@@ -17,6 +23,8 @@ pub enum Wait {
     Running,
     /// All kernels to be finished.
     DeviceIdle,
+    /// A push that a fault of the CPU needs.
+    Push(Ticket),
     /// Room in the launch queue.
     LaunchQueue,
     /// It has ended.
@@ -30,6 +38,12 @@ pub struct ProgramThread {
     pub wait: Wait,
     /// Kernels launched and not finished.
     pub queued: u64,
+    /// Migrations handed to streams and not finished.
+    pub migrations: BTreeMap<u64, (ByteRange, Processor)>,
+    /// Those under way or waiting.
+    pub gates: u64,
+    /// An access of the CPU in progress.
+    pub access: Option<CpuAccess>,
     /// The operation that it waits to carry out.
     pub postponed: Option<HostOp>,
     /// When it ended.
@@ -41,6 +55,9 @@ impl Default for ProgramThread {
         ProgramThread {
             wait: Wait::Running,
             queued: 0,
+            migrations: BTreeMap::new(),
+            gates: 0,
+            access: None,
             postponed: None,
             ended: None,
         }

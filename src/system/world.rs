@@ -8,7 +8,8 @@ use sim_core::pages::{PageMask, VaBlock};
 use sim_core::push::{Cause, Direction, Method, Push, Ticket};
 use sim_core::scheduler::Scheduler;
 use sim_core::tools::{Processor, ToolsEvent};
-use sim_gpu::gpu::CopyRecord;
+use sim_gpu::gpu::{CopyRecord, RemoteAccess};
+use sim_gpu::utlb::Waiter;
 use sim_gpu::{Gpu, GpuEvent, KernelId, Port};
 use sim_pcie::{Link, Transfer};
 use workloads::pattern::KernelPattern;
@@ -38,6 +39,24 @@ pub enum Event {
     KernelFinished(KernelId),
     /// The program's thread goes on.
     Host,
+    /// A gate of a stream has its turn.
+    GateReached {
+        /// The stream.
+        stream: u32,
+        /// The gate.
+        gate: u64,
+    },
+    /// What a gate waited for has happened.
+    GatePassed,
+}
+
+/// Whose bytes have crossed the link.
+#[derive(Clone, Copy, Debug)]
+pub enum Arrival {
+    /// A copy of the copy engine of this direction.
+    Copy(Direction),
+    /// An access of a kernel to host memory.
+    Remote(Waiter),
 }
 
 /// Bytes and copies of one direction and cause.
@@ -112,7 +131,7 @@ pub struct World<'p> {
     pending: Pending,
     generation: u64,
     link_wake: Option<Time>,
-    in_flight: Vec<(sim_pcie::TransferId, Direction)>,
+    in_flight: VecDeque<(sim_pcie::TransferId, Arrival)>,
     arrivals: Vec<sim_pcie::Completion>,
 }
 
@@ -136,7 +155,7 @@ impl<'p> World<'p> {
             pending: Pending::default(),
             generation: 0,
             link_wake: None,
-            in_flight: Vec::new(),
+            in_flight: VecDeque::new(),
             arrivals: Vec::new(),
         }
     }
@@ -187,21 +206,21 @@ impl<'p> World<'p> {
     }
 
     /// Transfers that have completed by `now`, oldest first, unless the wake-up was stale.
-    pub fn link_arrivals(&mut self, generation: u64, now: Time) -> Vec<Direction> {
+    pub fn link_arrivals(&mut self, generation: u64, now: Time) -> Vec<Arrival> {
         if generation != self.generation {
             return Vec::new();
         }
         self.link_wake = None;
         self.arrivals.clear();
         self.link.advance(now, &mut self.arrivals);
-        let mut directions = Vec::with_capacity(self.arrivals.len());
+        let mut arrived = Vec::with_capacity(self.arrivals.len());
         for arrival in &self.arrivals {
             if let Some(place) = self.in_flight.iter().position(|(id, _)| *id == arrival.id) {
-                directions.push(self.in_flight.remove(place).1);
+                arrived.extend(self.in_flight.remove(place).map(|(_, who)| who));
             }
         }
         self.watch_link();
-        directions
+        arrived
     }
 }
 
@@ -223,8 +242,29 @@ impl Port for World<'_> {
                 address,
             },
         );
-        self.in_flight.push((id, direction));
+        self.in_flight.push_back((id, Arrival::Copy(direction)));
         self.watch_link();
+    }
+
+    fn remote(&mut self, access: RemoteAccess, now: Time) {
+        let id = self.link.submit(
+            now,
+            Transfer {
+                direction: access.direction,
+                bytes: access.bytes,
+                address: access.address,
+            },
+        );
+        self.in_flight.push_back((id, Arrival::Remote(access.waiter)));
+        self.watch_link();
+    }
+
+    fn gate_reached(&mut self, stream: u32, gate: u64, now: Time) {
+        self.events.at(now, Event::GateReached { stream, gate });
+    }
+
+    fn gate_passed(&mut self, _gate: u64, now: Time) {
+        self.events.at(now, Event::GatePassed);
     }
 
     fn interrupt(&mut self, at: Time) {

@@ -33,5 +33,5 @@ pub mod program;
 pub mod run;
 
 pub use lower::{GpuShape, Kernel};
-pub use program::{Program, ProgramError};
+pub use program::{MemAdvise, Program, ProgramError};
 pub use run::{Footprint, HostOp, Run, footprint};

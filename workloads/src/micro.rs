@@ -124,7 +124,11 @@ impl Builder<'_> {
         self.setup.push(Op::Alloc { t, n: self.bytes });
         if self.micro.cpu_init {
             let w = vec![Piece(t, 0, self.bytes)];
-            self.setup.push(Op::Cpu { w, write: true });
+            self.setup.push(Op::Cpu {
+                w,
+                write: true,
+                concurrent: false,
+            });
         }
         t
     }

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use sim_core::Time;
 use sim_core::pages::{BLOCK_BYTES, ByteRange, PAGE_BYTES};
+use sim_core::tools::Processor;
 
 use crate::allocator::{Allocator, AllocatorKind, AllocatorSpec, Backing};
 use crate::graph;
 use crate::lower::{GpuShape, Kernel, PlacedOp, lower, lower_pattern};
 use crate::pattern::Walk;
+use crate::program::MemAdvise;
 use crate::program::Scheduled;
 use crate::program::{Op, Piece, ProgramError, Schedule, Source};
 
@@ -47,17 +49,36 @@ pub enum HostOp {
         range: ByteRange,
         /// It writes.
         write: bool,
+        /// It does not wait for the kernels before it.
+        concurrent: bool,
     },
     /// The host waits for the device.
     Synchronize,
     /// An iteration begins.
     IterationStart(u32),
     /// `cudaMemPrefetchAsync`.
-    Prefetch(ByteRange),
+    Prefetch {
+        /// What moves.
+        range: ByteRange,
+        /// Where it goes.
+        to: Processor,
+        /// Its place is after what was launched before on this stream.
+        stream: u32,
+    },
     /// `cudaMemAdvise`.
-    Advise(ByteRange),
+    Advise {
+        /// About what.
+        range: ByteRange,
+        /// What.
+        advice: MemAdvise,
+    },
     /// Discards contents.
-    Discard(ByteRange),
+    Discard {
+        /// Of what.
+        range: ByteRange,
+        /// Mappings and residency on the GPU go, too.
+        unmap: bool,
+    },
 }
 
 impl HostOp {
@@ -73,9 +94,9 @@ impl HostOp {
             HostOp::CpuTouch { .. } => "a CPU access",
             HostOp::Synchronize => "cudaDeviceSynchronize",
             HostOp::IterationStart(_) => "an iteration mark",
-            HostOp::Prefetch(_) => "cudaMemPrefetchAsync",
-            HostOp::Advise(_) => "cudaMemAdvise",
-            HostOp::Discard(_) => "discard",
+            HostOp::Prefetch { .. } => "cudaMemPrefetchAsync",
+            HostOp::Advise { .. } => "cudaMemAdvise",
+            HostOp::Discard { .. } => "discard",
         }
     }
 
@@ -84,7 +105,7 @@ impl HostOp {
         match self {
             HostOp::CpuTouch { .. } | HostOp::IterationStart(_) | HostOp::Contents { .. } => None,
             HostOp::Launch { .. } => Some("cudaLaunchKernel"),
-            HostOp::Discard(_) => Some("cudaMemDiscardBatchAsync"),
+            HostOp::Discard { .. } => Some("cudaMemDiscardBatchAsync"),
             other => Some(other.name()),
         }
     }
@@ -96,7 +117,10 @@ impl HostOp {
             HostOp::ManagedFree(_)
                 | HostOp::DeviceFree(_)
                 | HostOp::CopyToDevice(_)
-                | HostOp::CpuTouch { .. }
+                | HostOp::CpuTouch {
+                    concurrent: false,
+                    ..
+                }
                 | HostOp::Synchronize
         )
     }
@@ -234,15 +258,26 @@ impl<'a> Run<'a> {
                 self.each(w, HostOp::CopyToDevice);
                 self.written(w);
             }
-            Op::Cpu { w, write } => {
-                self.each(w, |range| HostOp::CpuTouch { range, write: *write });
+            Op::Cpu { w, write, concurrent } => {
+                self.each(w, |range| HostOp::CpuTouch {
+                    range,
+                    write: *write,
+                    concurrent: *concurrent,
+                });
                 if *write {
                     self.written(w);
                 }
             }
-            Op::Prefetch { w } => self.each(w, HostOp::Prefetch),
-            Op::Advise { w } => self.each(w, HostOp::Advise),
-            Op::Discard { w } => self.each(w, HostOp::Discard),
+            Op::Prefetch { w, to, stream } => self.each(w, |range| HostOp::Prefetch {
+                range,
+                to: (*to).into(),
+                stream: *stream,
+            }),
+            Op::Advise { w, advice, device } => self.each(w, |range| HostOp::Advise {
+                range,
+                advice: advice.about(*device),
+            }),
+            Op::Discard { w, unmap } => self.each(w, |range| HostOp::Discard { range, unmap: *unmap }),
             Op::Sync {} => self.pending.push_back(HostOp::Synchronize),
             Op::Alloc { .. } | Op::Free { .. } | Op::Iter { .. } => {}
         }

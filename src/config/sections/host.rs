@@ -1,6 +1,7 @@
 //! `[host.cost]`: what each step costs the host's CPU.
 
 use sim_core::Time;
+use sim_core::units::Bytes;
 
 use crate::config::schema::section;
 use crate::config::value::Kind;
@@ -67,7 +68,23 @@ section! {
         managed_free_block ("host.cost.managed_free_block"): Time = COST;
         /// CPU first touch of one page.
         cpu_touch_page ("host.cost.cpu_touch_page"): Time = COST;
+        /// One fault of the CPU on a page that is elsewhere or not mapped.
+        cpu_fault ("host.cost.cpu_fault"): Time = COST;
+        /// Mapping one page on the CPU in such a fault.
+        cpu_map_page ("host.cost.cpu_map_page"): Time = COST;
+        /// Each further thread of the process, for one unmapping call: its core is interrupted.
+        cpu_unmap_thread ("host.cost.cpu_unmap_thread"): Time = COST;
         /// CPU time of one kernel launch.
         launch_call ("host.cost.launch_call"): Time = COST;
+    }
+}
+
+section! {
+    /// The host: `[host]`.
+    HostSection {
+        /// Threads of the process; pages unmapped on the CPU cost more with many.
+        threads ("host.threads"): u32 = Kind::Int { min: 1, max: 4096 };
+        /// Host memory for managed data; a run that needs more fails.
+        memory ("host.memory", "none"): Option<Bytes> = Kind::Bytes { min: 2 << 20, max: 1 << 46, power_of_two: false };
     }
 }

@@ -16,7 +16,7 @@ mod run;
 
 pub use driver::DriverSection;
 pub use gpu::GpuConfig;
-pub use host::HostCostSection;
+pub use host::{HostCostSection, HostSection};
 pub use link::LinkSection;
 pub use model::ModelSection;
 pub use run::{
@@ -37,5 +37,6 @@ pub const ALL: &[&[Key]] = &[
     GpuConfig::KEYS,
     LinkSection::KEYS,
     DriverSection::KEYS,
+    HostSection::KEYS,
     HostCostSection::KEYS,
 ];

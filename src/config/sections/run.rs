@@ -95,6 +95,10 @@ section! {
         arrays ("workload.arrays"): u32 = Kind::Int { min: 1, max: 1_000_000 };
         /// Does the CPU write the kernel's arrays first? If not, the GPU touches them first.
         cpu_init ("workload.cpu_init"): bool = Kind::Bool;
+        /// Is every array of the kernel moved to the GPU first (`cudaMemPrefetchAsync`)?
+        prefetch ("workload.prefetch"): bool = Kind::Bool;
+        /// Advice on every array of the kernel, before anything touches it (`cudaMemAdvise`).
+        advice ("workload.advice", "none"): Option<String> = Kind::Choice(crate::config::ADVICE);
         /// Duration of one launch of the kernel with everything resident; `roofline`: from its operations
         /// and bytes.
         kernel_time ("workload.kernel_time", "roofline"): Option<Time> = Kind::TIME;

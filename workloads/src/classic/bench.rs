@@ -114,6 +114,7 @@ impl<'a> Bench<'a> {
             self.setup.push(Op::Cpu {
                 w: vec![Piece(array.tensor, 0, array.bytes)],
                 write: true,
+                concurrent: false,
             });
         }
         Ok(array)

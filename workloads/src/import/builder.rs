@@ -144,7 +144,11 @@ impl Builder {
     /// The CPU touches memory.
     pub fn cpu(&mut self, pieces: Vec<Piece>, write: bool) {
         if !pieces.is_empty() {
-            self.push(Op::Cpu { w: pieces, write });
+            self.push(Op::Cpu {
+                w: pieces,
+                write,
+                concurrent: false,
+            });
         }
     }
 

@@ -14,10 +14,12 @@
 //! | `free` | `t` | it is freed |
 //! | `kernel` | `name`, `r`, `w`, `flops`, `rb`, `wb`, `nk`, `sparse`, `stream`, `ns`, `pattern` | a kernel: ranges `[tensor, offset, bytes]` read and written, work, launches, recorded duration |
 //! | `h2d` | `w` | the host copies into these ranges (`cudaMemcpyAsync`) |
-//! | `cpu` | `w`, `write` | the CPU touches these ranges |
+//! | `cpu` | `w`, `write`, `concurrent` | the CPU touches these ranges, after the kernels before it or (`concurrent`) beside them |
 //! | `sync` | | the host waits for the device |
 //! | `iter` | `i` | iteration `i` begins (0, 1, 2, ...); what comes before the first is the setup |
-//! | `prefetch`, `advise`, `discard` | `w` | hints; understood by readers, refused by the simulator for now |
+//! | `prefetch` | `w`, `to`, `stream` | `cudaMemPrefetchAsync` of these ranges `to` `"gpu"` (default) or `"cpu"`, in order with the kernels of `stream` (0) |
+//! | `advise` | `w`, `advice`, `device` | `cudaMemAdvise`: `advice` as CUDA names it (`cudaMemAdviseSetReadMostly`, ...), about `device` `"gpu"` (default) or `"cpu"` |
+//! | `discard` | `w`, `unmap` | contents do not matter any more; with `unmap`, GPU mappings and residency go, too |
 //!
 //! `pattern` says how the kernel walks over its ranges where the class of its name does not; see
 //! [`PatternSpec`] for its fields.
@@ -26,6 +28,7 @@
 //! it has goes on with its iterations from the second one on, over and over
 //! (see [`Schedule`](crate::program::Schedule)).
 
+mod hints;
 mod ids;
 mod lines;
 mod reader;
@@ -40,6 +43,7 @@ use thiserror::Error;
 
 use crate::pattern::PatternSpec;
 
+pub use hints::{AdviceName, MemAdvise, Place};
 pub use reader::{open, open_keeping, parse, read};
 pub use schedule::{Schedule, Scheduled};
 pub use stored::{Recording, Source, Stored};
@@ -132,6 +136,9 @@ pub enum Op {
         /// It writes.
         #[serde(default)]
         write: bool,
+        /// Beside the kernels launched before, not after them.
+        #[serde(default, skip_serializing_if = "is_false")]
+        concurrent: bool,
     },
     /// The host waits for the device.
     Sync {},
@@ -144,16 +151,30 @@ pub enum Op {
     Prefetch {
         /// Ranges.
         w: Vec<Piece>,
+        /// Where they go.
+        #[serde(default)]
+        to: Place,
+        /// In order with the kernels of this stream.
+        #[serde(default, skip_serializing_if = "is_zero32")]
+        stream: u32,
     },
     /// `cudaMemAdvise`.
     Advise {
         /// Ranges.
         w: Vec<Piece>,
+        /// What.
+        advice: AdviceName,
+        /// About which processor.
+        #[serde(default)]
+        device: Place,
     },
     /// Discards contents.
     Discard {
         /// Ranges.
         w: Vec<Piece>,
+        /// GPU mappings and residency go, too.
+        #[serde(default, skip_serializing_if = "is_false")]
+        unmap: bool,
     },
 }
 

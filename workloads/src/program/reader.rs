@@ -253,9 +253,9 @@ impl Checker {
             }
             Op::H2d { w } => self.check_pieces(w, "a host copy")?,
             Op::Cpu { w, .. } => self.check_pieces(w, "a CPU access")?,
-            Op::Prefetch { w } => self.check_pieces(w, "a prefetch")?,
-            Op::Advise { w } => self.check_pieces(w, "an advice")?,
-            Op::Discard { w } => self.check_pieces(w, "a discard")?,
+            Op::Prefetch { w, .. } => self.check_pieces(w, "a prefetch")?,
+            Op::Advise { w, .. } => self.check_pieces(w, "an advice")?,
+            Op::Discard { w, .. } => self.check_pieces(w, "a discard")?,
             Op::Sync {} | Op::Iter { .. } => {}
         }
         Ok(())
