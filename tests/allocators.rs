@@ -86,6 +86,27 @@ fn allocators_differ_in_what_they_keep() {
 }
 
 #[test]
+fn expandable_segments_on_device_memory() {
+    let dir = folder();
+    let conf = "workload.allocator_conf=expandable_segments:True";
+    let output = run(
+        dir.path(),
+        "device",
+        &["--set", conf, "--set", "memory.capacity=64MiB"],
+    );
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let text = std::fs::read(dir.path().join("device/summary.json")).unwrap();
+    let summary: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    // 12 and 14 MiB lie in two granules of 20 MiB; 16 MiB do not fit behind them nor into the freed 12.
+    assert_eq!(summary["footprint_bytes"], 60 * MIB);
+    assert_eq!(summary["driver"]["raw_faults"], 0);
+    let odd = format!("{conf},large_segment_size_mb:25");
+    let output = run(dir.path(), "device", &["--set", &odd]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("even"));
+}
+
+#[test]
 fn device_memory_runs_out_in_the_words_of_pytorch() {
     let dir = folder();
     let output = run(dir.path(), "device", &["--set", "memory.capacity=24MiB"]);

@@ -192,6 +192,12 @@ fn allocator(workload: &WorkloadSection) -> Result<AllocatorSpec, SimulateError>
              it needs workload.allocator = \"device\"",
         ));
     }
+    if options.expandable_segments && !options.large_segment.is_multiple_of(BLOCK_BYTES) {
+        return Err(input(
+            "workload.allocator_conf: with expandable_segments, large_segment_size_mb has to be even: device \
+             memory is mapped in pieces of 2 MiB",
+        ));
+    }
     Ok(AllocatorSpec {
         kind,
         options,

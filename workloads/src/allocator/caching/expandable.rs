@@ -1,8 +1,13 @@
 //! Expandable segments (pytorch-caching-allocator 11): one range of addresses per stream and pool that
 //! gets memory by the granule where a request needs it.
 
+use sim_core::pages::ByteRange;
+
 use super::blocks::Block;
-use super::{Action, AllocError, CachingAllocator, SMALL_SEGMENT};
+use super::{Action, AllocError, Backing, CachingAllocator, SMALL_SEGMENT};
+
+/// The largest range, for a device whose memory is not known: more than any device has.
+const MAX_RANGE: u64 = 1 << 40;
 
 /// A reserved range of addresses.
 #[derive(Clone, Copy, Debug)]
@@ -51,9 +56,8 @@ impl CachingAllocator {
             SMALL_SEGMENT
         };
         // 1 1/8 of the device's memory, in whole granules.
-        let bytes = (self.device.total() / 8)
-            .checked_mul(9)
-            .and_then(|bytes| bytes.checked_next_multiple_of(granule))
+        let bytes = (self.device.total().min(MAX_RANGE) / 8 * 9)
+            .checked_next_multiple_of(granule)
             .ok_or(AllocError::AddressSpace { bytes: size })?;
         let start = self.device.reserve(bytes)?;
         self.ranges.push(Range { start, granule });
@@ -127,7 +131,18 @@ impl CachingAllocator {
         self.stats.reserved_bytes.add(large, mapped);
         self.stats.num_device_alloc += 1;
         self.note(Action::SegmentMap, address, mapped, stream);
+        self.back(address, address + mapped, granule, Backing::Allocate);
         true
+    }
+
+    /// Tells the runtime of granules: each is memory of its own.
+    fn back(&mut self, start: u64, end: u64, granule: u64, make: impl Fn(ByteRange) -> Backing) {
+        let mut at = start;
+        while at < end {
+            let bytes = granule.min(end - at);
+            self.backing.push(make(ByteRange { start: at, bytes }));
+            at += bytes;
+        }
     }
 
     /// Takes the memory of the whole granules inside a free block away; a range without memory is given
@@ -175,6 +190,7 @@ impl CachingAllocator {
         self.stats.reserved_bytes.sub(large, end - first);
         self.stats.num_device_free += 1;
         self.note(Action::SegmentUnmap, first, end - first, stream);
+        self.back(first, end, granule, Backing::Free);
         if self.blocks.is_split(id) {
             let address = self.blocks[id].address;
             self.pools[usize::from(large)]
