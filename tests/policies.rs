@@ -106,7 +106,7 @@ fn wrong_names_and_values_are_refused_with_the_nearest() {
             text: SCAN.into(),
         });
         let errors = Config::from_source(&source, None, &[setting.to_owned()], Extra::Config)
-            .and_then(Config::resolve)
+            .and_then(|config| config.resolve())
             .expect_err(setting);
         let text = format!("{errors:?}");
         assert!(text.contains(hint), "{setting}: {text}");

@@ -44,7 +44,8 @@ fn the_ends_of_every_range() {
     });
     let simulator = Simulator::default();
     let (mut simulated, mut refused) = (0, 0);
-    for key in schema::keys() {
+    // The parameters of kernels have ranges of each kernel's own.
+    for key in schema::keys().filter(|key| !key.path.starts_with("workload.param.")) {
         for value in ends(key) {
             let set = format!("{}={value}", key.path);
             // A value inside its own range is never refused for itself, only for another key's sake.

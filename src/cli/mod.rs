@@ -9,6 +9,7 @@ mod progress;
 mod run;
 mod sweep;
 mod validate;
+mod workload;
 
 use std::io::{IsTerminal, Write as _};
 use std::path::PathBuf;
@@ -40,6 +41,8 @@ enum Command {
     /// Look at configs.
     #[command(subcommand)]
     Config(explain::ConfigCommand),
+    /// List the built-in programs, describe one, write it to a file.
+    Workload(workload::WorkloadArgs),
     /// List the hardware profiles in the binary.
     Profiles,
     /// Turn a recording of another tool into a program.
@@ -138,6 +141,7 @@ pub fn main() -> ExitCode {
         Command::Validate(args) => validate::run(&args),
         Command::Explain(args) => explain::explain(&args),
         Command::Config(command) => explain::config(&command),
+        Command::Workload(args) => workload::run(&args),
         Command::Profiles => explain::profiles(),
         Command::Import(args) => import::run(&args),
         Command::Check(command) => check::run(&command),

@@ -37,12 +37,12 @@ use document::{Extra, Setting};
 use schema::Key;
 use sections::{
     DriverSection, EngineSection, GpuConfig, HardwareSection, HostCostSection, LinkSection, MemorySection,
-    StudySection, WorkloadSection,
+    ParamSection, StudySection, WorkloadSection,
 };
 use sweep::Axis;
 use value::Value;
 
-/// Names of the micro-benchmark kernels.
+/// Names of the built-in kernels: those of `workloads::builtin`, in its order.
 pub const KERNELS: &[&str] = &[
     "vector-add-one-block",
     "vector-add",
@@ -53,6 +53,46 @@ pub const KERNELS: &[&str] = &[
     "random",
     "page-stride",
     "gemm",
+    "add-vectors",
+    "triad-f32",
+    "strided",
+    "random-warp",
+    "pointer-chase",
+    "gups",
+    "random-access",
+    "xsbench",
+    "gemv",
+    "atax",
+    "mvt",
+    "bicg",
+    "gram-schmidt",
+    "fft",
+    "2dconv",
+    "stencil-2d",
+    "stencil-3d",
+    "gauss-seidel",
+    "multigrid",
+    "fdtd-2d",
+    "hotspot",
+    "pathfinder",
+    "srad",
+    "backprop",
+    "nw",
+    "bfs",
+    "sssp",
+    "pagerank",
+    "element-wise",
+    "reduction",
+    "embedding",
+    "embedding-backward",
+    "adam",
+    "softmax",
+    "layer-norm",
+    "batch-norm",
+    "attention",
+    "flash-attention",
+    "conv-implicit",
+    "conv-im2col",
 ];
 
 /// Which layer a value comes from; later ones win.
@@ -99,6 +139,8 @@ pub struct Sections {
     pub memory: MemorySection,
     /// `[workload]`.
     pub workload: WorkloadSection,
+    /// `[workload.param]`.
+    pub param: ParamSection,
     /// `[engine]`.
     pub engine: EngineSection,
     /// `[gpu]`.
@@ -321,6 +363,7 @@ impl ResolvedConfig {
             hardware: HardwareSection::read(&get).map_err(missing)?,
             memory: MemorySection::read(&get).map_err(missing)?,
             workload: WorkloadSection::read(&get).map_err(missing)?,
+            param: ParamSection::read(&get).map_err(missing)?,
             engine: EngineSection::read(&get).map_err(missing)?,
             gpu: GpuConfig::read(&get).map_err(missing)?,
             link: LinkSection::read(&get).map_err(missing)?,
@@ -379,11 +422,20 @@ impl ResolvedConfig {
     /// The program file of the workload: beside the config, else in the current folder; the path as
     /// written where neither has it.
     pub fn program_path(&self) -> Option<PathBuf> {
-        let written = PathBuf::from(self.workload.program.as_deref()?);
+        Some(self.beside(self.workload.program.as_deref()?))
+    }
+
+    /// The edge list of a graph kernel, found in the same way.
+    pub fn graph_path(&self) -> Option<PathBuf> {
+        Some(self.beside(self.workload.graph.as_deref()?))
+    }
+
+    fn beside(&self, written: &str) -> PathBuf {
+        let written = PathBuf::from(written);
         let beside = self.folder.as_ref().map(|folder| folder.join(&written));
-        Some(match beside {
+        match beside {
             Some(beside) if beside.exists() => beside,
             _ => written,
-        })
+        }
     }
 }

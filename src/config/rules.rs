@@ -1,8 +1,10 @@
 //! Rules that connect keys.
 
-use super::ResolvedConfig;
+use workloads::builtin::Builtin;
+
 use super::diagnostic::{ConfigErrors, Diagnostic};
 use super::document::Setting;
+use super::{Origin, ResolvedConfig};
 
 /// Pairs of keys of which one text may give only one.
 const EXCLUDE: [(&str, &str); 2] = [
@@ -87,6 +89,29 @@ pub fn check(config: &ResolvedConfig) -> Result<(), ConfigErrors> {
         "managed data needs at least one root chunk of 2 MiB",
     );
     let workload = &config.workload;
+    let builtin = workload.kernel.as_deref().and_then(Builtin::find);
+    let given = |path: &str| {
+        let resolved = config.resolved(path);
+        resolved.is_some_and(|resolved| resolved.origin != Origin::Default)
+    };
+    if let Some(builtin) = builtin {
+        rule(
+            builtin.is_sized() || !given("workload.array_size"),
+            "workload.array_size",
+            format!(
+                "workload.array_size does not size {}: it has parameters of its own",
+                builtin.name()
+            ),
+            "`uvmsim workload NAME` lists them",
+        );
+    } else if let Some((name, _)) = config.param.given().next() {
+        rule(
+            false,
+            &format!("workload.param.{name}"),
+            format!("workload.param.{name} is given, but no kernel"),
+            "parameters are those of the built-in kernel that workload.kernel names",
+        );
+    }
     if workload.kernel.as_deref() == Some("cyclic-scan") {
         let launches = u64::from(workload.iterations) * u64::from(workload.arrays);
         rule(

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sim_core::Time;
 use sim_core::pages::BLOCK_BYTES;
 use workloads::allocator::{AllocatorKind, AllocatorSpec, Options};
-use workloads::micro::{self, Micro, MicroKind};
+use workloads::builtin::Builtin;
 use workloads::{GpuShape, HostOp, Program, ProgramError, Run};
 
 use super::plan::plan;
@@ -31,7 +31,6 @@ pub struct Simulator {
 /// What is run.
 enum Work {
     Program(Arc<Program>, AllocatorSpec),
-    Micro(Micro),
 }
 
 #[allow(clippy::needless_pass_by_value)] // the shape that `map_err` wants
@@ -76,16 +75,29 @@ impl Simulator {
         let Some(kernel) = &workload.kernel else {
             return Err(input("nothing to run: give workload.program or workload.kernel"));
         };
-        let kind: MicroKind = kernel.parse().map_err(input)?;
-        Ok(Work::Micro(Micro {
-            kind,
-            array_bytes: workload.array_size.0,
-            arrays: workload.arrays,
-            launches: workload.iterations,
-            cpu_init: workload.cpu_init,
-            kernel_time: workload.kernel_time,
-            seed: config.study.seed,
-        }))
+        let builtin =
+            Builtin::find(kernel).ok_or_else(|| input(format!("workload.kernel: no kernel {kernel:?}")))?;
+        let program = builtin
+            .program(&kernel_options(config), workload.arrays)
+            .map_err(input)?;
+        Ok(Work::Program(Arc::new(program), AllocatorKind::PerTensor.into()))
+    }
+}
+
+/// What a built-in kernel is made from.
+pub(crate) fn kernel_options(config: &ResolvedConfig) -> workloads::classic::Options {
+    let workload = &config.workload;
+    workloads::classic::Options {
+        params: config
+            .param
+            .given()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
+        graph: config.graph_path().map(|path| path.display().to_string()),
+        array_bytes: workload.array_size.0,
+        cpu_init: workload.cpu_init,
+        kernel_time: workload.kernel_time,
+        seed: config.study.seed,
     }
 }
 
@@ -146,19 +158,10 @@ impl Simulator {
                     workloads::footprint(program, allocator, config.workload.iterations).map_err(input)?;
                 (totals.peak_bytes, Some(totals.kernels))
             }
-            Work::Micro(micro) => {
-                let launches = u64::from(micro.launches);
-                let each = if micro.kind == MicroKind::CyclicScan {
-                    u64::from(micro.arrays)
-                } else {
-                    1
-                };
-                (micro::footprint_bytes(micro), launches.checked_mul(each))
-            }
         };
         let capacity = match &work {
             Work::Program(_, spec) if spec.kind == AllocatorKind::Ideal => None,
-            _ => capacity(config, footprint),
+            Work::Program(..) => capacity(config, footprint),
         };
         let machine = machine(config, footprint, capacity, records)?;
         let mut heard = Heard { progress, kernels };
@@ -176,19 +179,6 @@ impl Simulator {
                 }
                 let ops = Run::new(&program, &spec, config.workload.iterations, gpu);
                 system.run(within_horizon(ops, config), &mut heard)?
-            }
-            Work::Micro(micro) => {
-                let ops = micro::build(&micro, &gpu).map_err(input)?;
-                if planned {
-                    system.set_plan(plan(ops.iter().cloned().map(Ok), gpu.sms).map_err(input)?);
-                }
-                // A benchmark waits for one launch before it times the next.
-                let timed = ops.into_iter().flat_map(|op| {
-                    let wait = matches!(op, HostOp::IterationStart(_)).then_some(HostOp::Synchronize);
-                    wait.into_iter().chain([op])
-                });
-                let timed = timed.map(Ok::<HostOp, ProgramError>);
-                system.run(within_horizon(timed, config), &mut heard)?
             }
         };
         if finished.outcome.simulated >= HORIZON {

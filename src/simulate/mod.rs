@@ -5,6 +5,7 @@ mod figures;
 mod plan;
 
 pub use bridge::Simulator;
+pub(crate) use bridge::kernel_options;
 
 use std::fmt;
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! recording --import--> Program --Schedule--> iterations --Allocator--> addresses --lower--> HostOp
-//!                        (.uvmprog)                                         micro ------------^
+//! builtin -----------------^  (.uvmprog)
 //! ```
 //!
 //! | module | what it owns |
@@ -10,14 +10,20 @@
 //! | [`program`] | the `.uvmprog` format, its reader and writer, runs of any length |
 //! | [`allocator`] | the caching allocator of PyTorch, one managed range per tensor |
 //! | [`pattern`] | the order in which thread blocks touch pages, one file per kind |
+//! | [`builtin`] | every program that has a name |
 //! | [`class`] | which op is which kind, one table |
 //! | [`lower`] | op + GPU -> kernel: pattern, occupancy, roofline duration |
 //! | [`run`] | [`HostOp`]: what the host's thread does, with addresses |
+//! | [`classic`] | kernels of the benchmark suites as programs |
+//! | [`graph`] | graphs for them: generated or read |
 //! | [`micro`] | micro-benchmarks whose access order is known exactly |
 //! | [`import`] | recordings into programs |
 
 pub mod allocator;
+pub mod builtin;
 pub mod class;
+pub mod classic;
+pub mod graph;
 pub mod import;
 pub mod lower;
 pub mod micro;

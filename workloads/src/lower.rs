@@ -7,7 +7,7 @@ use sim_core::access::AccessPattern;
 use sim_core::pages::ByteRange;
 
 use crate::class::{Class, class_of};
-use crate::pattern::{Gather, Gemm, KernelPattern, Lists, Lockstep, TensorList};
+use crate::pattern::{Gather, Gemm, KernelPattern, Lists, Lockstep, PatternSpec, Prepared, TensorList};
 
 /// What lowering has to know of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,11 +39,11 @@ impl GpuShape {
     }
 
     /// The time that `blocks` blocks take which each wait `steps` times for their loads, if nothing else
-    /// holds them up: waves of resident blocks times the latency of their loads.
-    pub fn latency_bound(&self, blocks: u64, steps: u32, threads: u32) -> Time {
-        let resident = u64::from(self.sms) * u64::from(self.blocks_per_sm(threads));
-        self.load_latency
-            .times(blocks.div_ceil(resident) * u64::from(steps))
+    /// holds them up: waves of resident blocks, `blocks_per_sm` on an SM, times the latency of their loads.
+    pub fn latency_bound(&self, blocks: u64, steps: u32, blocks_per_sm: u32) -> Time {
+        let resident = u64::from(self.sms) * u64::from(blocks_per_sm);
+        let waits = blocks.div_ceil(resident.max(1)).saturating_mul(u64::from(steps));
+        Time(self.load_latency.0.saturating_mul(waits))
     }
 
     /// Roofline duration: FLOPs and bytes against the peaks times their efficiency, and at least the
@@ -139,6 +139,39 @@ pub fn lower(op: &PlacedOp<'_>, gpu: &GpuShape) -> Kernel {
         pattern,
         duration,
         known_class: class != Class::Unknown,
+    }
+}
+
+/// Turns an op whose program says how it walks over its ranges into a kernel.
+///
+/// Its duration is the roofline's, and where its steps wait for their loads at least their latency.
+pub fn lower_pattern(
+    spec: &PatternSpec,
+    op: &PlacedOp<'_>,
+    graph: Option<&Arc<Prepared>>,
+    gpu: &GpuShape,
+) -> Kernel {
+    let Some(pattern) = spec.place(&op.reads, &op.writes, graph) else {
+        return lower(op, gpu);
+    };
+    let resident = gpu.blocks_per_sm(spec.threads);
+    let blocks_per_sm = spec
+        .blocks_per_sm
+        .map_or(resident, |most| resident.min(most.max(1)));
+    let bytes = op.read_bytes as f64 + op.write_bytes as f64;
+    let mut duration = gpu.duration(op.flops as f64, bytes, op.launches);
+    if spec.waits {
+        duration = duration.max(gpu.latency_bound(pattern.blocks(), pattern.steps(), blocks_per_sm));
+    }
+    if let Some(ns) = spec.ns {
+        duration = Time((ns * 1024.0).round() as u64);
+    }
+    Kernel {
+        name: Arc::clone(op.name),
+        pattern,
+        blocks_per_sm,
+        duration,
+        known_class: true,
     }
 }
 

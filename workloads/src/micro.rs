@@ -1,18 +1,15 @@
 //! Micro-benchmarks: kernels whose access order is known exactly, as the literature runs them.
 //!
-//! Each is a list of host operations: managed arrays, CPU initialisation if asked for, launches.
+//! Each is a program: managed arrays, CPU initialisation if asked for, one iteration with its launches.
 
 use std::str::FromStr;
 use std::sync::Arc;
 
 use sim_core::Time;
-use sim_core::access::AccessPattern;
-use sim_core::pages::{BLOCK_BYTES, ByteRange, PAGE_BYTES};
+use sim_core::pages::PAGE_BYTES;
 
-use crate::lower::{GpuShape, Kernel};
-use crate::pattern::{Gemm, KernelPattern, Lockstep, Order, Sweep};
-use crate::program::ProgramError;
-use crate::run::HostOp;
+use crate::pattern::{PatternSpec, SweepOrder, Walk};
+use crate::program::{Op, Piece, Program, ProgramError};
 
 /// Which micro-benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +35,35 @@ pub enum MicroKind {
 }
 
 impl MicroKind {
+    /// The name in configurations.
+    pub fn name(self) -> &'static str {
+        MicroKind::NAMES
+            .iter()
+            .find(|(_, kind)| *kind == self)
+            .map_or("", |(name, _)| name)
+    }
+
+    /// What it does, in one line.
+    pub const fn summary(self) -> &'static str {
+        match self {
+            MicroKind::VectorAddOneBlock => {
+                "y = x + y by one block of 256 threads that strides over the arrays"
+            }
+            MicroKind::VectorAdd => "y = x + y, one thread an element, 256 threads a block",
+            MicroKind::CyclicScan => "out += a for each of several arrays in turn, pass after pass",
+            MicroKind::StreamTriad => {
+                "a = b + s c over doubles, 640 x 256 threads that stride over the arrays"
+            }
+            MicroKind::StreamTriadPerElement => {
+                "a = b + s c over doubles, one thread an element, 1,024 threads a block"
+            }
+            MicroKind::Regular => "thread i reads page i, 64 threads a block",
+            MicroKind::Random => "thread i reads page perm(i), 64 threads a block",
+            MicroKind::PageStride => "65,536 threads walk pieces of two arrays page by page",
+            MicroKind::Gemm => "C = A B with square matrices of floats in tiles of 128 x 128",
+        }
+    }
+
     /// Names in configurations.
     pub const NAMES: [(&'static str, MicroKind); 9] = [
         ("vector-add-one-block", MicroKind::VectorAddOneBlock),
@@ -72,8 +98,6 @@ pub struct Micro {
     pub array_bytes: u64,
     /// Arrays that a cyclic scan goes through.
     pub arrays: u32,
-    /// Launches (of each array, for a cyclic scan: passes).
-    pub launches: u32,
     /// The CPU writes the arrays first; otherwise the GPU touches them first.
     pub cpu_init: bool,
     /// Duration of one kernel with everything resident, if it is known; else the roofline's.
@@ -82,98 +106,88 @@ pub struct Micro {
     pub seed: u64,
 }
 
-/// Bytes that the FP64 triad moves per element, and so on, are taken from the ranges themselves.
+/// A program that is being recorded.
 struct Builder<'a> {
-    ops: Vec<HostOp>,
-    gpu: &'a GpuShape,
     micro: &'a Micro,
-    next: u64,
+    setup: Vec<Op>,
+    launches: Vec<Op>,
+    bytes: u64,
+    next: u32,
 }
 
 impl Builder<'_> {
-    fn array(&mut self, bytes: u64) -> ByteRange {
-        let range = ByteRange {
-            start: self.next,
-            bytes: bytes.next_multiple_of(PAGE_BYTES),
-        };
-        self.next += range.bytes.next_multiple_of(BLOCK_BYTES);
-        self.ops.push(HostOp::ManagedAlloc(range));
+    /// An array; its tensor.
+    fn array(&mut self) -> u32 {
+        let t = self.next;
+        self.next += 1;
+        self.setup.push(Op::Alloc { t, n: self.bytes });
         if self.micro.cpu_init {
-            self.ops.push(HostOp::CpuTouch { range, write: true });
+            let w = vec![Piece(t, 0, self.bytes)];
+            self.setup.push(Op::Cpu { w, write: true });
         }
-        range
+        t
     }
 
-    fn launch(&mut self, pattern: KernelPattern, threads: u32, flops: f64, bytes: f64) {
-        let duration = self.micro.kernel_time.unwrap_or_else(|| {
-            let roofline = self.gpu.duration(flops, bytes, 1);
+    /// A launch that reads and writes so many bytes.
+    fn launch(
+        &mut self,
+        reads: &[u32],
+        writes: &[u32],
+        (threads, walk): (u32, Walk),
+        flops: u64,
+        traffic: (u64, u64),
+    ) {
+        let whole = |tensors: &[u32]| tensors.iter().map(|t| Piece(*t, 0, self.bytes)).collect();
+        let pattern = PatternSpec {
             // The tiles of a product are loaded ahead of their use; all others wait for their loads.
-            match pattern {
-                KernelPattern::Gemm(_) => roofline,
-                _ => roofline.max(self.gpu.latency_bound(pattern.blocks(), pattern.steps(), threads)),
-            }
-        });
-        let kernel = Kernel {
-            name: Arc::from(format!("{:?}", self.micro.kind)),
-            pattern,
-            blocks_per_sm: self.gpu.blocks_per_sm(threads),
-            duration,
-            known_class: true,
+            waits: !matches!(walk, Walk::Gemm { .. }),
+            ns: self.micro.kernel_time.map(Time::as_ns_f64),
+            ..PatternSpec::new(threads, walk)
         };
-        self.ops.push(HostOp::Launch { kernel, stream: 0 });
+        self.launches.push(Op::Kernel {
+            name: Arc::from(self.micro.kind.name()),
+            r: whole(reads),
+            w: whole(writes),
+            flops,
+            rb: traffic.0,
+            wb: traffic.1,
+            nk: 1,
+            sparse: false,
+            stream: 0,
+            ns: None,
+            pattern: Some(Arc::new(pattern)),
+        });
+    }
+
+    /// Grid-stride sweep by `blocks` blocks of `threads` threads, `element` bytes each.
+    fn grid_stride(&self, blocks: u64, threads: u32, element: u64) -> (u32, Walk) {
+        let stride = blocks * u64::from(threads) * element;
+        let steps = self.bytes.div_ceil(stride).clamp(1, u64::from(u32::MAX)) as u32;
+        let walk = Walk::Lockstep {
+            blocks,
+            steps,
+            grid_stride: true,
+        };
+        (threads, walk)
+    }
+
+    /// One thread an element.
+    fn per_element(&self, threads: u32, element: u64) -> (u32, Walk) {
+        let walk = Walk::Lockstep {
+            blocks: self.bytes.div_ceil(u64::from(threads) * element).max(1),
+            steps: 1,
+            grid_stride: false,
+        };
+        (threads, walk)
     }
 }
 
-/// Grid-stride sweep by `blocks` blocks of `threads` threads, `element` bytes each.
-fn grid_stride(
-    reads: Vec<ByteRange>,
-    writes: Vec<ByteRange>,
-    blocks: u64,
-    threads: u32,
-    element: u64,
-) -> Lockstep {
-    let bytes = reads
-        .iter()
-        .chain(&writes)
-        .map(|range| range.bytes)
-        .max()
-        .unwrap_or(0);
-    let stride = blocks * u64::from(threads) * element;
-    let steps = bytes.div_ceil(stride).clamp(1, u64::from(u32::MAX)) as u32;
-    Lockstep {
-        reads,
-        writes,
-        blocks,
-        steps,
-        warps: (threads / 32) as u16,
-        grid_stride: true,
-    }
-}
-
-/// One thread an element.
-fn per_element(reads: Vec<ByteRange>, writes: Vec<ByteRange>, threads: u32, element: u64) -> Lockstep {
-    let bytes = reads
-        .iter()
-        .chain(&writes)
-        .map(|range| range.bytes)
-        .max()
-        .unwrap_or(0);
-    let blocks = bytes.div_ceil(u64::from(threads) * element).max(1);
-    Lockstep {
-        reads,
-        writes,
-        blocks,
-        steps: 1,
-        warps: (threads / 32) as u16,
-        grid_stride: false,
-    }
-}
-
-/// The host operations of a micro-benchmark; each launch is an iteration.
+/// The program of a micro-benchmark, one iteration: each launch (of each array, for a cyclic scan) once.
+/// A benchmark waits for one launch before it times the next.
 ///
 /// # Errors
 /// An impossible parameter.
-pub fn build(micro: &Micro, gpu: &GpuShape) -> Result<Vec<HostOp>, ProgramError> {
+pub fn program(micro: &Micro) -> Result<Program, ProgramError> {
     let wrong = |key, value: u64, accepted| ProgramError::Parameter {
         key,
         value: value.to_string(),
@@ -182,131 +196,93 @@ pub fn build(micro: &Micro, gpu: &GpuShape) -> Result<Vec<HostOp>, ProgramError>
     if micro.array_bytes < PAGE_BYTES || micro.array_bytes > 1 << 46 {
         return Err(wrong("array_size", micro.array_bytes, "4 KiB to 64 TiB"));
     }
-    if micro.launches == 0 {
-        return Err(wrong("iterations", 0, "at least 1"));
-    }
     if micro.arrays == 0 {
         return Err(wrong("arrays", 0, "at least 1"));
     }
     let n = micro.array_bytes;
     let mut b = Builder {
-        ops: Vec::new(),
-        gpu,
         micro,
-        next: 0x7000_0000_0000,
+        setup: Vec::new(),
+        launches: Vec::new(),
+        bytes: n.next_multiple_of(PAGE_BYTES),
+        next: 0,
     };
-    let lockstep = KernelPattern::Lockstep;
-    let n_f = n as f64;
     match micro.kind {
         MicroKind::VectorAddOneBlock | MicroKind::VectorAdd => {
-            let (x, y) = (b.array(n), b.array(n));
-            for i in 0..micro.launches {
-                b.ops.push(HostOp::IterationStart(i));
-                let pattern = if micro.kind == MicroKind::VectorAdd {
-                    per_element(vec![x, y], vec![y], 256, 4)
-                } else {
-                    grid_stride(vec![x, y], vec![y], 1, 256, 4)
-                };
-                b.launch(lockstep(pattern), 256, n_f / 4.0, 3.0 * n_f);
-            }
+            let (x, y) = (b.array(), b.array());
+            let walk = if micro.kind == MicroKind::VectorAdd {
+                b.per_element(256, 4)
+            } else {
+                b.grid_stride(1, 256, 4)
+            };
+            b.launch(&[x, y], &[y], walk, n / 4, (2 * n, n));
         }
         MicroKind::StreamTriad | MicroKind::StreamTriadPerElement => {
-            let (dest, left, right) = (b.array(n), b.array(n), b.array(n));
-            for i in 0..micro.launches {
-                b.ops.push(HostOp::IterationStart(i));
-                let (pattern, threads) = if micro.kind == MicroKind::StreamTriad {
-                    (grid_stride(vec![left, right], vec![dest], 640, 256, 8), 256)
-                } else {
-                    (per_element(vec![left, right], vec![dest], 1024, 8), 1024)
-                };
-                b.launch(lockstep(pattern), threads, 2.0 * n_f / 8.0, 3.0 * n_f);
-            }
+            let (dest, left, right) = (b.array(), b.array(), b.array());
+            let walk = if micro.kind == MicroKind::StreamTriad {
+                b.grid_stride(640, 256, 8)
+            } else {
+                b.per_element(1024, 8)
+            };
+            b.launch(&[left, right], &[dest], walk, 2 * n / 8, (2 * n, n));
         }
         MicroKind::CyclicScan => {
-            let arrays: Vec<ByteRange> = (0..micro.arrays).map(|_| b.array(n)).collect();
-            let out = b.array(n);
-            for i in 0..micro.launches {
-                b.ops.push(HostOp::IterationStart(i));
-                for array in &arrays {
-                    let pattern = grid_stride(vec![*array, out], vec![out], 256, 256, 8);
-                    b.launch(lockstep(pattern), 256, n_f / 8.0, 3.0 * n_f);
-                }
+            let arrays: Vec<u32> = (0..micro.arrays).map(|_| b.array()).collect();
+            let out = b.array();
+            for array in arrays {
+                let walk = b.grid_stride(256, 256, 8);
+                b.launch(&[array, out], &[out], walk, n / 8, (2 * n, n));
             }
         }
         MicroKind::Regular | MicroKind::Random => {
-            let array = b.array(n);
-            let pages = array.bytes / PAGE_BYTES;
-            let order = if micro.kind == MicroKind::Regular {
-                Order::Ascending
-            } else {
-                Order::Shuffled { seed: micro.seed }
+            let array = b.array();
+            let pages = b.bytes / PAGE_BYTES;
+            let walk = Walk::Sweep {
+                blocks: pages.div_ceil(64),
+                steps: 1,
+                order: if micro.kind == MicroKind::Regular {
+                    SweepOrder::Ascending
+                } else {
+                    SweepOrder::Shuffled
+                },
+                seed: micro.seed,
+                pages_per_thread: 0,
             };
-            for i in 0..micro.launches {
-                b.ops.push(HostOp::IterationStart(i));
-                let blocks = pages.div_ceil(64);
-                let sweep = Sweep {
-                    read: Some(array),
-                    write: None,
-                    blocks,
-                    threads: 64,
-                    steps: 1,
-                    order,
-                };
-                b.launch(KernelPattern::Sweep(sweep), 64, 0.0, pages as f64 * 32.0);
-            }
+            b.launch(&[array], &[], (64, walk), 0, (pages * 32, 0));
         }
         MicroKind::PageStride => {
-            let (input, output) = (b.array(n), b.array(n));
-            let pages = input.bytes / PAGE_BYTES;
+            let (input, output) = (b.array(), b.array());
+            let pages = b.bytes / PAGE_BYTES;
             let pages_per_thread = pages.div_ceil(65_536);
-            for i in 0..micro.launches {
-                b.ops.push(HostOp::IterationStart(i));
-                let steps = u32::try_from(pages_per_thread)
-                    .map_err(|_| wrong("array_size", n, "up to 2^32 pages for each of 65,536 threads"))?;
-                let sweep = Sweep {
-                    read: Some(input),
-                    write: Some(output),
-                    blocks: 256,
-                    threads: 256,
-                    steps,
-                    order: Order::Chunked { pages_per_thread },
-                };
-                b.launch(KernelPattern::Sweep(sweep), 256, 0.0, pages as f64 * 64.0);
-            }
+            let walk = Walk::Sweep {
+                blocks: 256,
+                steps: u32::try_from(pages_per_thread)
+                    .map_err(|_| wrong("array_size", n, "up to 2^32 pages for each of 65,536 threads"))?,
+                order: SweepOrder::Chunked,
+                seed: 0,
+                pages_per_thread,
+            };
+            b.launch(&[input], &[output], (256, walk), 0, (pages * 32, pages * 32));
         }
         MicroKind::Gemm => {
-            let (a, bb, c) = (b.array(n), b.array(n), b.array(n));
-            let side = ((n / 4) as f64).sqrt().floor() as u64;
-            for i in 0..micro.launches {
-                b.ops.push(HostOp::IterationStart(i));
-                let gemm = Gemm {
-                    a,
-                    b: bb,
-                    c,
-                    also_read: Vec::new(),
-                    batch: 1,
-                    m: side,
-                    n: side,
-                    k: side,
-                    element: 4,
-                    steps: Gemm::steps_for(side),
-                };
-                let flops = 2.0 * (side as f64).powi(3);
-                b.launch(KernelPattern::Gemm(gemm), 256, flops, 3.0 * n_f);
-            }
+            let (left, right, result) = (b.array(), b.array(), b.array());
+            let side = (n / 4).isqrt();
+            let walk = Walk::Gemm {
+                batch: 1,
+                m: side,
+                n: side,
+                k: side,
+                element: 4,
+            };
+            let flops = 2.0 * (side as f64).powi(3);
+            b.launch(&[left, right], &[result], (256, walk), flops as u64, (2 * n, n));
         }
     }
-    b.ops.push(HostOp::Synchronize);
-    Ok(b.ops)
-}
-
-/// Managed bytes of a micro-benchmark, every array rounded up to 2 MiB.
-pub fn footprint_bytes(micro: &Micro) -> u64 {
-    let arrays = match micro.kind {
-        MicroKind::VectorAddOneBlock | MicroKind::VectorAdd | MicroKind::PageStride => 2,
-        MicroKind::StreamTriad | MicroKind::StreamTriadPerElement | MicroKind::Gemm => 3,
-        MicroKind::CyclicScan => u64::from(micro.arrays) + 1,
-        MicroKind::Regular | MicroKind::Random => 1,
-    };
-    arrays * micro.array_bytes.next_multiple_of(BLOCK_BYTES)
+    b.setup.push(Op::Sync {});
+    b.launches.push(Op::Sync {});
+    Ok(Program {
+        name: micro.kind.name().to_owned(),
+        setup: b.setup,
+        iterations: vec![b.launches],
+    })
 }

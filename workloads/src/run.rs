@@ -7,7 +7,9 @@ use sim_core::Time;
 use sim_core::pages::{BLOCK_BYTES, ByteRange, PAGE_BYTES};
 
 use crate::allocator::{Allocator, AllocatorKind, AllocatorSpec, Backing};
-use crate::lower::{GpuShape, Kernel, PlacedOp, lower};
+use crate::graph;
+use crate::lower::{GpuShape, Kernel, PlacedOp, lower, lower_pattern};
+use crate::pattern::Walk;
 use crate::program::Scheduled;
 use crate::program::{Op, Piece, Program, ProgramError, Schedule};
 
@@ -176,7 +178,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn translate(&mut self, op: &Op) {
+    fn translate(&mut self, op: &Op) -> Result<(), ProgramError> {
         match op {
             Op::Kernel {
                 name,
@@ -189,6 +191,7 @@ impl<'a> Run<'a> {
                 sparse,
                 stream,
                 ns,
+                pattern,
             } => {
                 let placed = PlacedOp {
                     name,
@@ -202,9 +205,20 @@ impl<'a> Run<'a> {
                     duration: ns.map(Time::from_ns),
                 };
                 if placed.reads.is_empty() && placed.writes.is_empty() {
-                    return;
+                    return Ok(());
                 }
-                let kernel = lower(&placed, &self.gpu);
+                // A piece that a repeated iteration has lost leaves the operands unnumbered.
+                let whole = placed.reads.len() == r.len() && placed.writes.len() == w.len();
+                let kernel = match pattern {
+                    Some(spec) if whole => {
+                        let graph = match &spec.walk {
+                            Walk::Graph { graph, .. } => Some(graph::shared(graph)?),
+                            _ => None,
+                        };
+                        lower_pattern(spec, &placed, graph.as_ref(), &self.gpu)
+                    }
+                    _ => lower(&placed, &self.gpu),
+                };
                 self.pending.push_back(HostOp::Launch {
                     kernel,
                     stream: *stream,
@@ -227,6 +241,7 @@ impl<'a> Run<'a> {
             Op::Sync {} => self.pending.push_back(HostOp::Synchronize),
             Op::Alloc { .. } | Op::Free { .. } | Op::Iter { .. } => {}
         }
+        Ok(())
     }
 
     fn each(&mut self, pieces: &[Piece], make: impl Fn(ByteRange) -> HostOp) {
@@ -276,7 +291,11 @@ impl Iterator for Run<'_> {
                         self.flush_backing();
                     }
                 }
-                Scheduled::Other(op) => self.translate(op),
+                Scheduled::Other(op) => {
+                    if let Err(error) = self.translate(op) {
+                        return Some(Err(error));
+                    }
+                }
                 Scheduled::Iteration(i) => return Some(Ok(HostOp::IterationStart(i))),
             }
         }

@@ -16,7 +16,9 @@ pub use driver::DriverSection;
 pub use gpu::GpuConfig;
 pub use host::HostCostSection;
 pub use link::LinkSection;
-pub use run::{Capacity, EngineSection, HardwareSection, MemorySection, StudySection, WorkloadSection};
+pub use run::{
+    Capacity, EngineSection, HardwareSection, MemorySection, ParamSection, StudySection, WorkloadSection,
+};
 
 use super::schema::Key;
 
@@ -26,6 +28,7 @@ pub const ALL: &[&[Key]] = &[
     HardwareSection::KEYS,
     MemorySection::KEYS,
     WorkloadSection::KEYS,
+    ParamSection::KEYS,
     EngineSection::KEYS,
     GpuConfig::KEYS,
     LinkSection::KEYS,

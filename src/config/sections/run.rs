@@ -74,7 +74,7 @@ section! {
         /// A recorded or generated program, a `.uvmprog` file; searched beside the config, then in the
         /// current folder.
         program ("workload.program", "none"): Option<String> = Kind::Text;
-        /// A kernel out of the set of micro-benchmarks, instead of a program.
+        /// A built-in kernel, instead of a program; `uvmsim workload` lists them.
         kernel ("workload.kernel", "none"): Option<String> = Kind::Choice(super::super::KERNELS);
         /// Placement of tensors: the PyTorch caching allocator over managed memory; one managed
         /// allocation per tensor; a pool, the caching allocator that frees cached segments before it
@@ -89,7 +89,7 @@ section! {
             Kind::Ratio { min: 0.0, max: 1.0, inclusive: false };
         /// Iterations of the program, or launches of the kernel (passes, for a cyclic scan).
         iterations ("workload.iterations"): u32 = Kind::Int { min: 1, max: 1_000_000 };
-        /// Bytes of each array of the kernel.
+        /// Bytes of each array of the kernel, for kernels whose size is not a parameter of their own.
         array_size ("workload.array_size"): Bytes = Kind::Bytes { min: 4096, max: 1 << 44, power_of_two: false };
         /// Arrays that a cyclic scan goes through.
         arrays ("workload.arrays"): u32 = Kind::Int { min: 1, max: 1_000_000 };
@@ -98,6 +98,62 @@ section! {
         /// Duration of one launch of the kernel with everything resident; `roofline`: from its operations
         /// and bytes.
         kernel_time ("workload.kernel_time", "roofline"): Option<Time> = Kind::TIME;
+        /// Edge list that a graph kernel runs on, a text file of `from to [length]` lines or a Matrix
+        /// Market file, plain or gzip; searched beside the config, then in the current folder.
+        graph ("workload.graph", "none"): Option<String> = Kind::Text;
+    }
+}
+
+/// Kinds of the parameters: each kernel has its own range.
+const NUMBER: Kind = Kind::Int { min: 0, max: 1 << 40 };
+
+section! {
+    /// Parameters of the kernel: `[workload.param]`. Each kernel has some of them, with defaults of its
+    /// own; `uvmsim workload NAME` lists them.
+    ParamSection {
+        /// Parameter n of the kernel: elements, rows, vertices.
+        n ("workload.param.n", "default"): Option<u64> = NUMBER;
+        /// Parameter m of the kernel: columns, channels.
+        m ("workload.param.m", "default"): Option<u64> = NUMBER;
+        /// Parameter k of the kernel: the inner dimension, filters.
+        k ("workload.param.k", "default"): Option<u64> = NUMBER;
+        /// Time steps, sweeps or iterations within one iteration of the program.
+        steps ("workload.param.steps", "default"): Option<u64> = NUMBER;
+        /// Thread blocks.
+        blocks ("workload.param.blocks", "default"): Option<u64> = NUMBER;
+        /// Bytes between neighbouring accesses; side of a filter.
+        stride ("workload.param.stride", "default"): Option<u64> = NUMBER;
+        /// Logarithm of the points or vertices.
+        scale ("workload.param.scale", "default"): Option<u64> = NUMBER;
+        /// Edges for each vertex of a generated graph.
+        degree ("workload.param.degree", "default"): Option<u64> = NUMBER;
+        /// Lookups or updates.
+        lookups ("workload.param.lookups", "default"): Option<u64> = NUMBER;
+        /// Images or sequences.
+        batch ("workload.param.batch", "default"): Option<u64> = NUMBER;
+        /// Heads of an attention.
+        heads ("workload.param.heads", "default"): Option<u64> = NUMBER;
+    }
+}
+
+impl ParamSection {
+    /// Those that are given.
+    pub fn given(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        [
+            ("n", self.n),
+            ("m", self.m),
+            ("k", self.k),
+            ("steps", self.steps),
+            ("blocks", self.blocks),
+            ("stride", self.stride),
+            ("scale", self.scale),
+            ("degree", self.degree),
+            ("lookups", self.lookups),
+            ("batch", self.batch),
+            ("heads", self.heads),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
     }
 }
 

@@ -172,6 +172,7 @@ impl Builder {
             sparse: kernel.sparse,
             stream: kernel.stream,
             ns: kernel.ns,
+            pattern: None,
         });
     }
 

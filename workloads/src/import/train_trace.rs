@@ -136,6 +136,7 @@ impl Converter {
                         sparse: op.sp != 0,
                         stream: 0,
                         ns: None,
+                        pattern: None,
                     })
                 }
             }

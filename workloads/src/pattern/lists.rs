@@ -119,6 +119,9 @@ impl AccessPattern for Lists {
     }
 
     fn first_unmapped_block(&self, from: u64, mapped: &dyn MappedPages) -> Option<u64> {
+        if from >= self.blocks() {
+            return None;
+        }
         self.reads
             .iter()
             .chain(&self.writes)

@@ -85,6 +85,9 @@ impl AccessPattern for Lockstep {
     }
 
     fn first_unmapped_block(&self, from: u64, mapped: &dyn MappedPages) -> Option<u64> {
+        if from >= self.blocks() {
+            return None;
+        }
         if self.grid_stride && self.steps > 1 {
             let hole = self
                 .ranges()

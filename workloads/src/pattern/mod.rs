@@ -2,20 +2,30 @@
 //!
 //! To add one: a file with a type that implements [`AccessPattern`], and a variant here.
 
+mod axis;
 mod gather;
 mod gemm;
+mod graph;
 mod lists;
 mod lockstep;
+mod spec;
 mod sweep;
+mod touch;
+mod windows;
 
 use sim_core::access::{AccessPattern, MappedPages, StepAccesses};
 use sim_core::pages::Page;
 
+pub use axis::Axis;
 pub use gather::Gather;
 pub use gemm::Gemm;
+pub use graph::{GraphWalk, Phase, Prepared};
 pub use lists::{Lists, TensorList};
 pub use lockstep::Lockstep;
+pub use spec::{PatternSpec, SweepOrder, Walk};
 pub use sweep::{Order, Sweep};
+pub use touch::{Place, Touch};
+pub use windows::{WARP_BYTES, Window, Windows, WindowsSpec};
 
 /// Any kernel's access pattern, statically dispatched.
 #[derive(Clone, Debug)]
@@ -30,6 +40,10 @@ pub enum KernelPattern {
     Gather(Gather),
     /// One access per page in a stated order.
     Sweep(Sweep),
+    /// Rectangles that move with the block and the step; random lookups.
+    Windows(Windows),
+    /// A step of a graph algorithm.
+    Graph(GraphWalk),
 }
 
 macro_rules! each {
@@ -40,6 +54,8 @@ macro_rules! each {
             KernelPattern::Gemm($pattern) => $call,
             KernelPattern::Gather($pattern) => $call,
             KernelPattern::Sweep($pattern) => $call,
+            KernelPattern::Windows($pattern) => $call,
+            KernelPattern::Graph($pattern) => $call,
         }
     };
 }

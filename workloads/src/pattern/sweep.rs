@@ -122,6 +122,9 @@ impl AccessPattern for Sweep {
     }
 
     fn first_unmapped_block(&self, from: u64, mapped: &dyn MappedPages) -> Option<u64> {
+        if from >= self.blocks() {
+            return None;
+        }
         let pages = self.pages();
         self.ranges()
             .filter_map(|range| {
@@ -130,7 +133,9 @@ impl AccessPattern for Sweep {
                 if self.order != Order::Ascending || self.steps > 1 {
                     return mapped.first_unmapped(Page(first), end).map(|_| from);
                 }
-                let start = (from * u64::from(self.threads)).min(pages);
+                let threads = u64::from(self.threads);
+                let start = (from * threads).min(pages);
+                let end = Page(first + pages.min(self.blocks * threads));
                 let page = mapped.first_unmapped(Page(first + start), end)?;
                 Some((page.0 - first) / u64::from(self.threads))
             })

@@ -12,12 +12,15 @@
 //! | --- | --- | --- |
 //! | `alloc` | `t`, `n` | tensor `t` of `n` bytes is allocated |
 //! | `free` | `t` | it is freed |
-//! | `kernel` | `name`, `r`, `w`, `flops`, `rb`, `wb`, `nk`, `sparse`, `stream`, `ns` | a kernel: ranges `[tensor, offset, bytes]` read and written, work, launches, recorded duration |
+//! | `kernel` | `name`, `r`, `w`, `flops`, `rb`, `wb`, `nk`, `sparse`, `stream`, `ns`, `pattern` | a kernel: ranges `[tensor, offset, bytes]` read and written, work, launches, recorded duration |
 //! | `h2d` | `w` | the host copies into these ranges (`cudaMemcpyAsync`) |
 //! | `cpu` | `w`, `write` | the CPU touches these ranges |
 //! | `sync` | | the host waits for the device |
 //! | `iter` | `i` | iteration `i` begins (0, 1, 2, ...); what comes before the first is the setup |
 //! | `prefetch`, `advise`, `discard` | `w` | hints; understood by readers, refused by the simulator for now |
+//!
+//! `pattern` says how the kernel walks over its ranges where the class of its name does not; see
+//! [`PatternSpec`] for its fields.
 //!
 //! A tensor id names at most one live tensor at a time. A program that runs for more iterations than
 //! it has goes on with its iterations from the second one on, over and over
@@ -32,9 +35,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::pattern::PatternSpec;
+
 pub use reader::{parse, read};
 pub use schedule::{Schedule, Scheduled};
-pub use writer::write;
+pub use writer::{save, write};
 
 /// The format that this version reads and writes.
 pub const FORMAT: &str = "uvmprog/1";
@@ -107,6 +112,9 @@ pub enum Op {
         /// Duration with everything resident, nanoseconds, as recorded; without it, from work and bytes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ns: Option<u64>,
+        /// How it walks over its ranges, if not as the class of its name does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pattern: Option<Arc<PatternSpec>>,
     },
     /// The host copies into ranges.
     H2d {
@@ -180,6 +188,12 @@ pub enum ProgramError {
     /// An allocation fails.
     #[error(transparent)]
     Alloc(#[from] crate::allocator::AllocError),
+    /// A graph cannot be made or read.
+    #[error(transparent)]
+    Graph(#[from] crate::graph::GraphError),
+    /// A built-in program cannot be made: key, value and what is accepted.
+    #[error("{0}")]
+    Builtin(String),
     /// A parameter of a built-in program is impossible.
     #[error("workload.{key} = {value}: {accepted}")]
     Parameter {

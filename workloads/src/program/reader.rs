@@ -194,7 +194,14 @@ impl Checker {
                 }
                 self.freed.insert(*t);
             }
-            Op::Kernel { name, r, w, ns, .. } => {
+            Op::Kernel {
+                name,
+                r,
+                w,
+                ns,
+                pattern,
+                ..
+            } => {
                 if ns.is_some_and(|ns| ns > MAX_NS) {
                     return Err(format!(
                         "kernel {name:?} has ns = {}; accepted: up to {MAX_NS}",
@@ -203,6 +210,10 @@ impl Checker {
                 }
                 for pieces in [r, w] {
                     self.check_pieces(pieces, &format!("kernel {name:?}"))?;
+                }
+                if let Some(pattern) = pattern {
+                    let checked = pattern.check(r.len(), w.len());
+                    checked.map_err(|what| format!("pattern of kernel {name:?}: {what}"))?;
                 }
             }
             Op::H2d { w } => self.check_pieces(w, "a host copy")?,
