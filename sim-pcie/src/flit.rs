@@ -228,7 +228,9 @@ impl FlitLink {
         let flit = if let Some(index) = self.replay {
             self.replay = (index + 1 < self.retry.len()).then_some(index + 1);
             self.count.replayed += 1;
-            let Some(&flit) = self.retry.get(index) else { return false };
+            let Some(&flit) = self.retry.get(index) else {
+                return false;
+            };
             flit
         } else {
             if !self.has_room() {
@@ -308,7 +310,10 @@ impl FlitLink {
                 self.asked = false;
                 (!self.retry.is_empty()).then_some(0)
             }
-            Reply::Ack(_) => self.replay.map(|index| index.saturating_sub(freed)).filter(|&i| i < self.retry.len()),
+            Reply::Ack(_) => self
+                .replay
+                .map(|index| index.saturating_sub(freed))
+                .filter(|&i| i < self.retry.len()),
         };
     }
 }

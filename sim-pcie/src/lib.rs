@@ -38,6 +38,7 @@ pub mod packet;
 pub mod protocol;
 mod ratio;
 mod stats;
+pub mod switch;
 mod tags;
 mod transfers;
 mod wire;

@@ -14,7 +14,10 @@ fn packing_across_flits() {
         }
         link.run();
         assert_eq!((link.count().new, link.count().replayed), (flits, 0));
-        assert_eq!(*link.arrivals().last().unwrap(), Time::from_ns(2 * flits + 2 + 75));
+        assert_eq!(
+            *link.arrivals().last().unwrap(),
+            Time::from_ns(2 * flits + 2 + 75)
+        );
     }
 }
 
