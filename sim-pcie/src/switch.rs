@@ -5,7 +5,7 @@
 //! switch adds a latency per packet and direction, takes the devices in turn, and has a finite buffer for
 //! completions per device (published: switch ports may advertise finite completion credits): the host sends a
 //! completion only when the buffer of its device has room. A full buffer holds back the completions behind it too,
-//! as one queue per class does. Data-link packets cost no wire time here.
+//! as one queue per class does. Data-link packets cost no wire time here, and freed credits return at once.
 //!
 //! ```
 //! use sim_core::Time;
@@ -91,8 +91,8 @@ struct Device {
     /// A write (and not a read request) goes next.
     turn: bool,
     /// At the switch, towards the host and towards the device; when each may go on.
-    to_host: VecDeque<(u64, Packet)>,
-    to_device: VecDeque<(u64, Packet)>,
+    upward: VecDeque<(u64, Packet)>,
+    downward: VecDeque<(u64, Packet)>,
     /// Completions between the host and the device's wire: headers and data units.
     held: (u32, u64),
     /// Bytes in the buffer towards the host that were launched and not forwarded.
@@ -203,8 +203,8 @@ impl Switch {
                 reads: VecDeque::new(),
                 outstanding: 0,
                 turn: true,
-                to_host: VecDeque::new(),
-                to_device: VecDeque::new(),
+                upward: VecDeque::new(),
+                downward: VecDeque::new(),
                 held: (0, 0),
                 waiting: 0,
             }
@@ -281,12 +281,12 @@ impl Switch {
             match self.payloads.remove(&number) {
                 Some(Event::AtSwitchUp(packet)) => {
                     let ready = now + self.options.latency.0;
-                    self.devices[packet.device].to_host.push_back((ready, packet));
+                    self.devices[packet.device].upward.push_back((ready, packet));
                     self.at(ready, Event::Try);
                 }
                 Some(Event::AtSwitchDown(packet)) => {
                     let ready = now + self.options.latency.0;
-                    self.devices[packet.device].to_device.push_back((ready, packet));
+                    self.devices[packet.device].downward.push_back((ready, packet));
                     self.at(ready, Event::Try);
                 }
                 Some(Event::AtHost(packet)) => self.at_host(packet, now),
@@ -402,14 +402,14 @@ impl Switch {
         let count = self.devices.len();
         for step in 0..count {
             let index = (self.turn + step) % count;
-            let front = self.devices[index].to_host.front().copied();
+            let front = self.devices[index].upward.front().copied();
             let Some((_, packet)) = front.filter(|f| f.0 <= now) else {
                 continue;
             };
             match Self::start(&mut self.up, &self.config, &packet, now) {
                 Err(later) => self.at(later, Event::Try),
                 Ok(end) => {
-                    self.devices[index].to_host.pop_front();
+                    self.devices[index].upward.pop_front();
                     self.devices[index].waiting -= 1;
                     self.turn = (index + 1) % count;
                     self.at(end, Event::Try);
@@ -469,13 +469,13 @@ impl Switch {
 
     fn switch_sends_down(&mut self, index: usize, now: u64) {
         let device = &mut self.devices[index];
-        let Some((_, packet)) = device.to_device.front().copied().filter(|f| f.0 <= now) else {
+        let Some((_, packet)) = device.downward.front().copied().filter(|f| f.0 <= now) else {
             return;
         };
         match Self::start(&mut device.down, &device.config, &packet, now) {
             Err(later) => self.at(later, Event::Try),
             Ok(end) => {
-                device.to_device.pop_front();
+                device.downward.pop_front();
                 device.held.0 -= 1;
                 device.held.1 -= packet.bytes.div_ceil(16);
                 let arrival = end + device.config.one_way.0;
