@@ -357,7 +357,7 @@ impl<S: Sink> Protocol<S> {
                 }
             }
             let bits = old.gaps[i].left - new.gaps[i].left.min(old.gaps[i].left);
-            if new.gaps[i].left > old.gaps[i].left {
+            if new.gaps[i].errors != old.gaps[i].errors {
                 return None;
             }
             if let Some(times) = new.gaps[i].left.checked_div(bits) {
