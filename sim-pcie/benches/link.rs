@@ -4,6 +4,7 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use sim_core::Time;
 use sim_core::push::Direction::{DeviceToHost, HostToDevice};
 use sim_pcie::config::{CompletionPolicy, Generation};
+use sim_pcie::protocol::{Errors, HostOptions, NoRecord, PortOptions, Protocol, Stepping};
 use sim_pcie::{Exactness, Link, LinkConfig, Transfer};
 use std::hint::black_box;
 
@@ -142,5 +143,37 @@ fn stepped(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, lone, overlap, stream, stepped);
+/// The data-link protocol: every packet, ACK and credit update stepped, per TLP; and 100 GB by periods.
+fn protocol(c: &mut Criterion) {
+    let mut group = c.benchmark_group("protocol");
+    let config = LinkConfig {
+        skp: false,
+        ..LinkConfig::default()
+    };
+    let run = |bytes, read: bool, stepping| {
+        let ports = [PortOptions::new(&config, true), PortOptions::new(&config, false)];
+        let (host, errors) = (HostOptions::default(), Errors::default());
+        let mut link = Protocol::with_sink(&config, ports, host, errors, NoRecord).unwrap();
+        if read {
+            link.read(Time::ZERO, 0, bytes);
+        } else {
+            link.write(Time::ZERO, 0, bytes);
+        }
+        link.run(stepping).unwrap();
+        black_box(link.now())
+    };
+    for (read, name, tlps) in [(true, "h2d", 9u64), (false, "d2h", 4)] {
+        group.throughput(Throughput::Elements((1 << 20) / 512 * tlps));
+        group.bench_function(format!("{name} stepped"), |b| {
+            b.iter(|| run(1 << 20, read, Stepping::Packets));
+        });
+        group.throughput(Throughput::Bytes(100_000_000_000));
+        group.bench_function(format!("{name} 100 GB by periods"), |b| {
+            b.iter(|| run(100_000_000_000, read, Stepping::Periods));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, lone, overlap, stream, stepped, protocol);
 criterion_main!(benches);

@@ -22,6 +22,8 @@ pub(crate) struct ErrorGap {
     stream: Stream,
     /// The next bad unit, counted from the next to be sent.
     pub left: u64,
+    /// Bad units so far.
+    pub errors: u64,
 }
 
 impl ErrorGap {
@@ -31,6 +33,7 @@ impl ErrorGap {
             rate,
             stream: Stream::new(seed, name),
             left: u64::MAX,
+            errors: 0,
         };
         gap.draw();
         gap
@@ -54,6 +57,7 @@ impl ErrorGap {
             self.left -= units;
             return false;
         }
+        self.errors += 1;
         self.draw();
         true
     }

@@ -200,7 +200,7 @@ impl<S: Sink> Protocol<S> {
                 start: Time(start),
                 end: Time(end),
                 wire_bytes: bytes,
-                tlp: self.info(&frame),
+                tlp: Self::info(&frame),
             };
             self.record(entry);
         }
@@ -220,7 +220,7 @@ impl<S: Sink> Protocol<S> {
         self.at(end + self.config.one_way.0, side.other(), Event::Arrives(frame));
     }
 
-    fn info(&self, frame: &Frame) -> Option<TlpInfo> {
+    fn info(frame: &Frame) -> Option<TlpInfo> {
         let Frame::Tlp(tlp) = frame else { return None };
         Some(TlpInfo {
             tag: (tlp.tag != NO_TAG).then_some(tlp.tag),

@@ -95,7 +95,7 @@ impl Pair<'_> {
     }
 
     fn place(&self, new: u64, old: u64, moved: u64) -> bool {
-        new == old + moved && moved % self.granule == 0
+        new == old + moved && moved.is_multiple_of(self.granule)
     }
 
     /// `sender` put it (or will put it) on the wire.
@@ -357,7 +357,7 @@ impl<S: Sink> Protocol<S> {
                 }
             }
             let bits = old.gaps[i].left - new.gaps[i].left.min(old.gaps[i].left);
-            if new.gaps[i].left > old.gaps[i].left {
+            if new.gaps[i].errors != old.gaps[i].errors {
                 return None;
             }
             if let Some(times) = new.gaps[i].left.checked_div(bits) {
@@ -540,7 +540,7 @@ impl Shift {
         match &mut entry.event {
             Event::Arrives(Frame::Tlp(tlp)) => self.tlp(sender, tlp, true),
             Event::Arrives(Frame::Dllp(Dllp::Ack(s) | Dllp::Nak(s))) => {
-                *s = self.sequence(sender.other(), *s)
+                *s = self.sequence(sender.other(), *s);
             }
             Event::Arrives(Frame::Dllp(Dllp::Update(class, headers, data))) => {
                 let by = freed[sender as usize][*class as usize];

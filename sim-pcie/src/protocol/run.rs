@@ -166,7 +166,7 @@ impl<S: Sink> Protocol<S> {
         self.fill(side, class, now);
     }
 
-    fn job(&self, at: Time, address: u64, bytes: u64, purpose: Purpose, limit: u32) -> Job {
+    fn job(at: Time, address: u64, bytes: u64, purpose: Purpose, limit: u32) -> Job {
         Job {
             at: at.0,
             address,
@@ -179,45 +179,45 @@ impl<S: Sink> Protocol<S> {
 
     /// The device's copy engine writes host memory, in packets of `config.write_tlp`, ready at `at`.
     pub fn write(&mut self, at: Time, address: u64, bytes: u64) {
-        let job = self.job(at, address, bytes, Purpose::CopyWrite, self.config.write_tlp);
+        let job = Self::job(at, address, bytes, Purpose::CopyWrite, self.config.write_tlp);
         self.submit(Side::Up, Class::Posted, 2, job);
     }
 
     /// The device's copy engine reads host memory, from `at` on, as tags permit.
     pub fn read(&mut self, at: Time, address: u64, bytes: u64) {
-        let job = self.job(at, address, bytes, Purpose::CopyRead, self.config.mrrs);
+        let job = Self::job(at, address, bytes, Purpose::CopyRead, self.config.mrrs);
         self.submit(Side::Up, Class::NonPosted, 0, job);
     }
 
     /// The SMs write host memory without the copy engine, in packets of at most `sector` bytes (32 to 128).
     pub fn zero_copy_write(&mut self, at: Time, address: u64, bytes: u64, sector: u32) {
         let limit = sector.next_power_of_two().clamp(32, 128);
-        let job = self.job(at, address, bytes, Purpose::ZeroCopyWrite, limit);
+        let job = Self::job(at, address, bytes, Purpose::ZeroCopyWrite, limit);
         self.submit(Side::Up, Class::Posted, 1, job);
     }
 
     /// The SMs read host memory without the copy engine, in requests of at most `sector` bytes (32 to 128).
     pub fn zero_copy_read(&mut self, at: Time, address: u64, bytes: u64, sector: u32) {
         let limit = sector.next_power_of_two().clamp(32, 128);
-        let job = self.job(at, address, bytes, Purpose::ZeroCopyRead, limit);
+        let job = Self::job(at, address, bytes, Purpose::ZeroCopyRead, limit);
         self.submit(Side::Up, Class::NonPosted, 1, job);
     }
 
     /// The device raises MSI-X: a posted write of 4 bytes behind the writes of the copy engine.
     pub fn interrupt(&mut self, at: Time) {
-        let job = self.job(at, 0, 4, Purpose::Interrupt, 64);
+        let job = Self::job(at, 0, 4, Purpose::Interrupt, 64);
         self.submit(Side::Up, Class::Posted, 2, job);
     }
 
     /// The host rings a doorbell: a posted write of `bytes`, 4 or 8.
     pub fn doorbell(&mut self, at: Time, bytes: u64) {
-        let job = self.job(at, 0, bytes.clamp(1, 64), Purpose::Doorbell, 64);
+        let job = Self::job(at, 0, bytes.clamp(1, 64), Purpose::Doorbell, 64);
         self.submit(Side::Down, Class::Posted, 0, job);
     }
 
     /// The host reads registers of the device, such as a PUT pointer.
     pub fn mmio_read(&mut self, at: Time, address: u64, bytes: u64) {
-        let job = self.job(at, address, bytes.clamp(1, 64), Purpose::MmioRead, 64);
+        let job = Self::job(at, address, bytes.clamp(1, 64), Purpose::MmioRead, 64);
         self.submit(Side::Down, Class::NonPosted, 0, job);
     }
 
