@@ -104,6 +104,7 @@ impl Memory {
             state.cpu_resident |= fresh;
             state.cpu_mapped |= fresh;
             needed = needed.without(&fresh);
+            self.map_accessed_by(block, cursor);
         }
         let first = needed.next_set(0)?;
         let faulted = PageMask::single(first);

@@ -293,8 +293,10 @@ fn preferred_on_the_host_means_remote_access() {
 #[test]
 fn accessed_by_maps_at_once_and_after_each_move() {
     let mut m = Machine::plain(1);
-    m.cpu(range(0, 512), true);
+    m.cpu(range(0, 256), true);
     m.advise(range(0, 512), Advice::AccessedBy(Processor::Gpu));
+    assert_eq!(m.device.remote.len(), 256);
+    m.cpu(range(256, 256), true);
     assert_eq!(m.device.remote.len(), 512);
     m.prefetch(range(0, 512), Processor::Gpu);
     assert_eq!((m.device.remote.len(), m.device.owned.len()), (0, 512));
