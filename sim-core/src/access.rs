@@ -93,6 +93,12 @@ pub trait AccessPattern {
         false
     }
 
+    /// Bytes that one warp moves with one access to one page, for accesses that go over the link. 32 lanes
+    /// of 4 bytes, a line of the L2 cache, unless the pattern knows better.
+    fn bytes_per_warp(&self) -> u64 {
+        128
+    }
+
     /// Could any block touch a page of `first..end`? May say yes wrongly, never no wrongly.
     fn may_touch(&self, first: Page, end: Page) -> bool {
         let _ = (first, end);

@@ -37,10 +37,6 @@ const RANKED_ACCESSES: usize = 8;
 /// find a longer run of mapped pages: bounds the cost of failed attempts.
 const CLEAN_BACKOFF: u32 = 32;
 
-/// Bytes of one warp's access to one page of host memory: a line of the L2 cache, four sectors. The
-/// pattern knows pages, not bytes; 32 lanes of 4 bytes are one line.
-const REMOTE_LINE: u64 = 128;
-
 /// Dispatches between two attempts to find all loaded pages mapped.
 const LOADS_BACKOFF: u32 = 256;
 
@@ -171,8 +167,14 @@ impl Shared {
     }
 
     /// Starts the transfers for the accesses to pages in host memory, all of which must be mapped;
-    /// returns how many there are. One per run of pages: a warp moves one line of 128 bytes per page.
-    fn access_remotely(&mut self, accesses: &[Access], direction: Direction, waiter: Waiter) -> u32 {
+    /// returns how many there are. One per run of pages; a warp moves `bytes` of each.
+    fn access_remotely(
+        &mut self,
+        accesses: &[Access],
+        direction: Direction,
+        bytes: u64,
+        waiter: Waiter,
+    ) -> u32 {
         if !self.table.has_shared() {
             return 0;
         }
@@ -186,7 +188,7 @@ impl Shared {
                 } else if run > 0 {
                     self.remote.push(RemoteAccess {
                         direction,
-                        bytes: run * u64::from(access.warps) * REMOTE_LINE,
+                        bytes: run * u64::from(access.warps) * bytes,
                         address: page.address() - run * PAGE_BYTES,
                         waiter,
                     });
@@ -615,7 +617,7 @@ impl<P: AccessPattern> KernelRun<P> {
             Direction::HostToDevice => (&step.loads, Phase::RemoteLoads),
             Direction::DeviceToHost => (&step.stores, Phase::RemoteStores),
         };
-        let started = shared.access_remotely(accesses, direction, waiter);
+        let started = shared.access_remotely(accesses, direction, self.pattern.bytes_per_warp(), waiter);
         shared.step = step;
         if started > 0 {
             self.slots[index as usize].missing = started;

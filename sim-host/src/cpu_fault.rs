@@ -47,6 +47,14 @@ pub enum CpuProgress {
     Wait(VaBlock, Ticket),
 }
 
+/// How one fault was served.
+enum Served {
+    /// Nothing had to be copied.
+    AtOnce,
+    /// Once this copy has arrived.
+    AfterCopy(Ticket),
+}
+
 impl Memory {
     /// Goes on with an access from `now` on.
     pub fn cpu_access<D: Device>(
@@ -64,8 +72,8 @@ impl Memory {
             notify: true,
         };
         for (block, pages) in pieces(access.range).skip(access.done) {
-            while let Some(wait) = self.cpu_fault(block, &pages, access.write, &mut cursor) {
-                if let Some(ticket) = wait {
+            while let Some(fault) = self.cpu_fault(block, &pages, access.write, &mut cursor) {
+                if let Served::AfterCopy(ticket) = fault {
                     return CpuProgress::Wait(block, ticket);
                 }
             }
@@ -74,14 +82,14 @@ impl Memory {
         CpuProgress::Done(cursor.at)
     }
 
-    /// One fault of the CPU in a block, if any of `pages` needs one; `Some(Some(_))`: wait for it.
+    /// One fault of the CPU in a block, if any of `pages` needs one.
     fn cpu_fault<D: Device>(
         &mut self,
         block: VaBlock,
         pages: &PageMask,
         write: bool,
         cursor: &mut Cursor<'_, D>,
-    ) -> Option<Option<Ticket>> {
+    ) -> Option<Served> {
         let state = self.space.block(block)?;
         let copies = state.resident & state.cpu_resident;
         let mut needed = pages.without(&state.cpu_mapped);
@@ -96,6 +104,7 @@ impl Memory {
             state.cpu_resident |= fresh;
             state.cpu_mapped |= fresh;
             needed = needed.without(&fresh);
+            self.map_accessed_by(block, cursor);
         }
         let first = needed.next_set(0)?;
         let faulted = PageMask::single(first);
@@ -131,7 +140,7 @@ impl Memory {
         self.map_accessed_by(block, cursor);
         let state = self.space.block_mut(block)?;
         state.cpu_mapped |= all & state.cpu_resident;
-        Some(ticket)
+        Some(ticket.map_or(Served::AtOnce, Served::AfterCopy))
     }
 
     /// Pages that the tree adds for a fault of the CPU (uvm-driver 5.2 with the CPU as destination).

@@ -4,6 +4,7 @@ use sim_core::access::AccessKind;
 use sim_core::tools::Processor;
 
 /// Everything that the choice depends on, for one page and one access.
+#[allow(clippy::struct_excessive_bools)] // independent conditions of the table
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Question {
     /// Who accesses.

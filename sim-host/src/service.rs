@@ -271,11 +271,11 @@ impl Memory {
         }
 
         // Copies: one per run of pages of one cause.
-        let moving = if cause == Cause::User {
-            arriving
-        } else {
-            (arriving & state.cpu_resident).without(&state.discarded)
-        };
+        let mut moving = (arriving & state.cpu_resident).without(&state.discarded);
+        if cause == Cause::User {
+            // A copy of the program brings its pages, whatever was there.
+            moving |= arriving & state.written_now;
+        }
         let mut ready = *self.pmm.tracker(chunk);
         ready.merge(&state.tracker);
         let mut ticket = None;
@@ -533,7 +533,21 @@ impl Memory {
             .space
             .block(block)
             .map_or(PageMask::EMPTY, |state| pages.without(&state.resident));
+        let copies = self.space.block(block).map_or(PageMask::EMPTY, |state| {
+            state.resident & *pages & (state.read_only | state.cpu_resident)
+        });
+        if !copies.is_empty() {
+            // A write leaves one copy.
+            self.unmap_gpu(block, &copies, &mut cursor);
+            self.drop_cpu_copy(block, &copies, &mut cursor);
+        }
+        if let Some(state) = self.space.block_mut(block) {
+            state.written_now = *pages;
+        }
         let mut ticket = self.make_resident(block, pages, &PageMask::EMPTY, Cause::User, &mut cursor);
+        if let Some(state) = self.space.block_mut(block) {
+            state.written_now = PageMask::EMPTY;
+        }
         // Pages that are resident already are overwritten in place.
         let overwritten = pages.without(&fresh);
         if !overwritten.is_empty()

@@ -110,6 +110,13 @@ impl AccessPattern for Lockstep {
             .min()
     }
 
+    /// Its share of the longest range, in whole sectors of 32 bytes.
+    fn bytes_per_warp(&self) -> u64 {
+        let longest = self.ranges().map(|range| range.bytes).max().unwrap_or(0);
+        let accesses = self.blocks * u64::from(self.steps) * u64::from(self.warps.max(1));
+        longest.div_ceil(accesses.max(1)).next_multiple_of(32).min(4096)
+    }
+
     fn may_touch(&self, first: Page, end: Page) -> bool {
         self.ranges()
             .any(|range| range.first_page() < end && first < range.end_page())

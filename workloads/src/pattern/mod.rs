@@ -79,6 +79,9 @@ impl AccessPattern for KernelPattern {
     fn loads_mapped(&self, mapped: &dyn MappedPages) -> bool {
         each!(self, p => p.loads_mapped(mapped))
     }
+    fn bytes_per_warp(&self) -> u64 {
+        each!(self, p => p.bytes_per_warp())
+    }
     fn may_touch(&self, first: Page, end: Page) -> bool {
         each!(self, p => p.may_touch(first, end))
     }
