@@ -130,7 +130,13 @@ fn the_command_lists_describes_and_writes() {
         assert!(line.starts_with(builtin.name()) && line.ends_with(builtin.summary()));
     }
     let names: Vec<&str> = Builtin::all().map(|builtin| builtin.name()).collect();
-    assert_eq!(listed.lines().count(), names.len());
+    let models = workloads::model::CATALOG;
+    for (line, entry) in listed.lines().skip(names.len()).zip(models) {
+        assert!(line.starts_with(entry.name) && line.ends_with(entry.what));
+    }
+    assert_eq!(listed.lines().count(), names.len() + models.len());
+    let models: Vec<&str> = models.iter().map(|entry| entry.name).collect();
+    assert_eq!(uvmsim::config::MODELS, models);
     // A config accepts these names and no others.
     assert_eq!(uvmsim::config::KERNELS, names);
 
