@@ -5,6 +5,7 @@
 mod check;
 mod explain;
 mod import;
+mod inspect;
 mod progress;
 mod run;
 mod sweep;
@@ -45,6 +46,8 @@ enum Command {
     Workload(workload::WorkloadArgs),
     /// List the hardware profiles in the binary.
     Profiles,
+    /// Say what is in a program: tensors, kernels, footprint over time, reuse distances.
+    Inspect(inspect::InspectArgs),
     /// Turn a recording of another tool into a program.
     Import(import::ImportArgs),
     /// Compare a component with recorded decisions of the real thing.
@@ -143,6 +146,7 @@ pub fn main() -> ExitCode {
         Command::Config(command) => explain::config(&command),
         Command::Workload(args) => workload::run(&args),
         Command::Profiles => explain::profiles(),
+        Command::Inspect(args) => inspect::run(&args),
         Command::Import(args) => import::run(&args),
         Command::Check(command) => check::run(&command),
     };

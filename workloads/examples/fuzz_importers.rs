@@ -121,14 +121,13 @@ fn main() {
         });
         slowest = slowest.max(began.elapsed());
         tried += 1;
-        match attempt {
-            Ok(good) => accepted += u64::from(good),
-            Err(_) => {
-                failures += 1;
-                let kept = format!("fuzz-failure-{failures}");
-                let _ = std::fs::write(&kept, &bytes);
-                eprintln!("panic; input kept in {kept}");
-            }
+        if let Ok(good) = attempt {
+            accepted += u64::from(good);
+        } else {
+            failures += 1;
+            let kept = format!("fuzz-failure-{failures}");
+            let _ = std::fs::write(&kept, &bytes);
+            eprintln!("panic; input kept in {kept}");
         }
     }
     // The scratch file may not be there if nothing was tried.

@@ -1,7 +1,7 @@
 //! Which kind of kernel an op of a trace is: by its name, in one table.
 
 /// How a kernel walks over its operands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// All operands in step, ascending.
     ElementWise,
@@ -27,6 +27,42 @@ pub enum Class {
     Copy,
     /// Not in the table: streams all its ranges in step, and is counted.
     Unknown,
+}
+
+impl Class {
+    /// All classes.
+    pub const ALL: [Class; 12] = [
+        Class::Gemm,
+        Class::Convolution,
+        Class::Im2Col,
+        Class::ElementWise,
+        Class::RowWise,
+        Class::Reduction,
+        Class::Window,
+        Class::Gather,
+        Class::Optimizer,
+        Class::Fill,
+        Class::Copy,
+        Class::Unknown,
+    ];
+
+    /// Its name in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Class::Gemm => "matrix product",
+            Class::Convolution => "convolution",
+            Class::Im2Col => "column buffers",
+            Class::ElementWise => "element-wise",
+            Class::RowWise => "row-wise",
+            Class::Reduction => "reduction",
+            Class::Window => "window",
+            Class::Gather => "gather",
+            Class::Optimizer => "optimizer",
+            Class::Fill => "fill",
+            Class::Copy => "copy",
+            Class::Unknown => "unknown",
+        }
+    }
 }
 
 /// Names (aten ops, without in-place underscores) by class.

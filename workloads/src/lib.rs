@@ -25,6 +25,7 @@ pub mod class;
 pub mod classic;
 pub mod graph;
 pub mod import;
+pub mod inspect;
 pub mod lower;
 pub mod micro;
 pub mod model;

@@ -19,6 +19,17 @@ pub enum Recording {
     Stored(Stored),
 }
 
+impl Recording {
+    /// Iterations that it has.
+    pub fn iterations(&self) -> u32 {
+        let iterations = match self {
+            Recording::Memory(program) => program.iterations.len(),
+            Recording::Stored(stored) => stored.index.iterations.len(),
+        };
+        u32::try_from(iterations).unwrap_or(u32::MAX)
+    }
+}
+
 impl From<Program> for Recording {
     fn from(program: Program) -> Self {
         Recording::Memory(program)
