@@ -5,6 +5,7 @@
 mod check;
 mod explain;
 mod import;
+mod link;
 mod progress;
 mod run;
 mod sweep;
@@ -47,6 +48,8 @@ enum Command {
     Profiles,
     /// Turn a recording of another tool into a program.
     Import(import::ImportArgs),
+    /// Bandwidth of a link by transfer size, or measured copies beside it.
+    Link(link::LinkArgs),
     /// Compare a component with recorded decisions of the real thing.
     #[command(subcommand)]
     Check(check::CheckCommand),
@@ -144,6 +147,7 @@ pub fn main() -> ExitCode {
         Command::Workload(args) => workload::run(&args),
         Command::Profiles => explain::profiles(),
         Command::Import(args) => import::run(&args),
+        Command::Link(args) => link::run(&args),
         Command::Check(command) => check::run(&command),
     };
     match result {
