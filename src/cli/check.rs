@@ -29,7 +29,7 @@ pub enum CheckCommand {
     },
 }
 
-fn open(path: &Path) -> Result<BufReader<File>, CliError> {
+pub(super) fn open(path: &Path) -> Result<BufReader<File>, CliError> {
     let fail = |what: &str| CliError::input(format!("cannot read {}: {what}", path.display()));
     if path.is_dir() {
         return Err(fail("it is a folder"));

@@ -6,6 +6,7 @@ mod check;
 mod explain;
 mod import;
 mod inspect;
+mod link;
 mod progress;
 mod run;
 mod sweep;
@@ -50,6 +51,8 @@ enum Command {
     Inspect(inspect::InspectArgs),
     /// Turn a recording of another tool into a program.
     Import(import::ImportArgs),
+    /// Bandwidth of a link by transfer size, or measured copies beside it.
+    Link(link::LinkArgs),
     /// Compare a component with recorded decisions of the real thing.
     #[command(subcommand)]
     Check(check::CheckCommand),
@@ -148,6 +151,7 @@ pub fn main() -> ExitCode {
         Command::Profiles => explain::profiles(),
         Command::Inspect(args) => inspect::run(&args),
         Command::Import(args) => import::run(&args),
+        Command::Link(args) => link::run(&args),
         Command::Check(command) => check::run(&command),
     };
     match result {

@@ -1,0 +1,13 @@
+//! The link on its own: what it carries, by size of the transfer, without the rest of the simulation.
+//!
+//! | module | what it owns |
+//! | --- | --- |
+//! | [`profile`] | which link: a profile, a file, or an NVLink by name |
+//! | [`bandwidth`] | bandwidth against transfer size, each way and both at once |
+//! | [`platforms`] | what is known of machines: packet sizes by device and host |
+//! | [`compare`] | measured copies against the link |
+
+pub mod bandwidth;
+pub mod compare;
+pub mod platforms;
+pub mod profile;
