@@ -5,7 +5,8 @@
 //! $ cargo run --release -p workloads --example fuzz_importers -- TARGET SECONDS SEED_FILE...
 //! ```
 //!
-//! TARGET is `import` (any format, by content) or `program` (`.uvmprog`). Seeds are whole recordings;
+//! TARGET is `import` (any format, by content) or `program` (`.uvmprog`). Seeds are whole recordings, as
+//! those in `workloads/tests/corpus/` or larger ones;
 //! mutations flip, insert, delete, repeat and splice bytes, and replace numbers by extreme ones. It prints
 //! the inputs tried and the slowest; an input that panics is kept in `fuzz-failure-N`.
 

@@ -30,14 +30,7 @@ fn check(imported: &Imported) {
     assert_eq!(again.iterations.len() as u64, imported.report.iterations);
 }
 
-const KINETO: &str = r#"{"schemaVersion":1,"deviceProperties":[{"id":0,"name":"G","totalGlobalMem":16777216}],"traceEvents":[
- {"ph":"X","cat":"kernel","name":"relu_kernel","pid":0,"tid":7,"ts":115,"dur":3.5,"args":{"External id":7,"device":0,"stream":7,"correlation":55}},
- {"ph":"X","cat":"cpu_op","name":"aten::relu","pid":1,"tid":1,"ts":100,"dur":20,"args":{"External id":7,"Input Dims":[[64,32]],"Input type":["float"]}},
- {"ph":"i","cat":"cpu_instant_event","s":"t","name":"[memory]","pid":1,"tid":1,"ts":90,"args":{"Device Type":1,"Addr":139999999991808,"Bytes":8192}},
- {"ph":"i","cat":"cpu_instant_event","s":"t","name":"[memory]","pid":1,"tid":1,"ts":104,"args":{"Device Type":1,"Addr":140000000000000,"Bytes":8192}},
- {"ph":"i","s":"t","name":"[memory]","pid":1,"tid":1,"ts":105,"args":{"Device Type":0,"Addr":5,"Bytes":8192}},
- {"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":108,"dur":4,"args":{"correlation":55}},
- {"ph":"i","cat":"cpu_instant_event","name":"[memory]","pid":1,"tid":1,"ts":130,"args":{"Device Type":1,"Addr":140000000000000,"Bytes":-8192}}]}"#;
+const KINETO: &str = include_str!("corpus/kineto.json");
 
 #[test]
 fn a_profile_gives_operands_durations_and_lifetimes() {
@@ -69,15 +62,7 @@ fn a_profile_gives_operands_durations_and_lifetimes() {
     );
 }
 
-const EXECUTION: &str = r#"{"schema":"1.1.0-chakra.0.0.4","pid":1,"nodes":[
- {"id":2,"name":"[pytorch|profiler|execution_trace|thread]","ctrl_deps":1,"inputs":{"values":[],"shapes":[],"types":[]},"outputs":{"values":[],"shapes":[],"types":[]},"attrs":[]},
- {"id":6,"name":"aten::empty","ctrl_deps":5,"inputs":{"values":[],"shapes":[],"types":[]},"outputs":{"values":[[6,7,0,2048,4,"cuda:0"]],"shapes":[[64,32]],"types":["Tensor(float)"]},"attrs":[]},
- {"id":5,"name":"aten::relu","ctrl_deps":2,"inputs":{"values":[[3,4,0,2048,4,"cuda:0"]],"shapes":[[64,32]],"types":["Tensor(float)"]},
-  "outputs":{"values":[[6,7,0,2048,4,"cuda:0"]],"shapes":[[64,32]],"types":["Tensor(float)"]},"attrs":[{"name":"rf_id","type":"uint64","value":7}]},
- {"id":8,"name":"aten::add_","ctrl_deps":2,"inputs":{"values":[[6,7,0,2048,4,"cuda:0"],1],"shapes":[[64,32],[]],"types":["Tensor(float)","Int"]},
-  "outputs":{"values":[[6,7,0,2048,4,"cuda:0"]],"shapes":[[64,32]],"types":["Tensor(float)"]},"attrs":[]},
- {"id":9,"name":"aten::relu","ctrl_deps":2,"inputs":{"values":[[3,4,0,2048,4,"cuda:0"]],"shapes":[[64,32]],"types":["Tensor(float)"]},
-  "outputs":{"values":[[10,7,0,1024,4,"cuda:0"]],"shapes":[[32,32]],"types":["Tensor(float)"]},"attrs":[]}]}"#;
+const EXECUTION: &str = include_str!("corpus/execution_trace.json");
 
 #[test]
 fn an_execution_trace_splits_storages_that_are_used_again() {
@@ -98,17 +83,12 @@ fn an_execution_trace_splits_storages_that_are_used_again() {
 
 #[test]
 fn a_snapshot_gives_lifetimes() {
-    let snapshot = b"(dS'segments'\n(lsS'device_traces'\n(l(l(dS'action'\nS'alloc'\nsS'addr'\nI4096\nsS'size'\nI100\nsS'stream'\nI0\nsa\
-        (dS'action'\nS'free_requested'\nsS'addr'\nI4096\nsS'size'\nI100\nsS'stream'\nI0\nsaas.";
-    // Protocol 0 has no magic number of its own; protocol 2 and later begin with one.
-    let imported = read(&[b"\x80\x02", &snapshot[..]].concat()).unwrap();
+    let imported = read(include_bytes!("corpus/snapshot.pickle")).unwrap();
     check(&imported);
     assert_eq!((imported.report.tensors, imported.report.kernels), (1, 2));
 }
 
-const WORKLOAD: &str = r#"{"meta":{"format":"g10-workload-v1","model":"M","batch_size":1},
-"tensors":[{"id":0,"bytes":4096,"global":true},{"id":1,"bytes":8192,"global":false,"first_use":0,"last_use":1}],
-"kernels":[{"id":0,"name":"A","duration_us":1.5,"inputs":[0],"outputs":[1]},{"id":1,"name":"B","duration_us":2,"inputs":[1],"outputs":[0]}]}"#;
+const WORKLOAD: &str = include_str!("corpus/g10.json");
 
 #[test]
 fn a_g10_workload_keeps_its_order_and_times() {
@@ -123,8 +103,7 @@ fn a_g10_workload_keeps_its_order_and_times() {
     );
 }
 
-const TRACE: &str = "-kernel name = add\n-accelsim tracer version = 5\n#traces format = x\n\n#BEGIN_TB\nthread block = 0,0,0\nwarp = 0\ninsts = 2\n\
-    0008 ffffffff 1 R4 LDG.E 1 R2 4 1 0x7f0000000ff0 4 0\n0010 0000000f 0 STG.E.128 2 R6 R9 16 0 0x7f0000200000 0x7f0000201000 0x7f0000202000 0x7f0000203ff8 0\n#END_TB\n";
+const TRACE: &str = include_str!("corpus/kernel-1.traceg");
 
 #[test]
 fn an_instruction_trace_counts_every_page_of_every_lane() {
