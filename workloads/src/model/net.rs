@@ -862,7 +862,7 @@ impl Net {
                 "_scaled_dot_product_efficient_attention_backward",
                 reads,
                 vec![GradIn(0), GradIn(1), GradIn(2)],
-                flops / 2 * 5,
+                (flops / 2).saturating_mul(5),
             )],
             ..Parts::default()
         };

@@ -168,8 +168,11 @@ impl Tape {
         self.params.iter().map(ParamInfo::numel).sum()
     }
 
-    /// Floating point operations of the forward pass.
+    /// Floating point operations of the forward pass, at most `u64::MAX`: a million samples of a large
+    /// model are more.
     pub fn flops(&self) -> u64 {
-        self.nodes.iter().map(|node| node.flops).sum()
+        self.nodes
+            .iter()
+            .fold(0, |sum, node| sum.saturating_add(node.flops))
     }
 }
