@@ -11,9 +11,10 @@ pub(super) fn vit_b_16(net: &mut Net, batch: u64, side: u64, checkpoint: bool) {
     let target = net.input(&[batch], Dtype::I64);
     let x = net.conv2d("conv_proj", x, WIDTH, window(16, 16, 0), true);
     let tokens = (side / 16) * (side / 16) + 1;
+    let shape = [batch, tokens, WIDTH];
     let x = net.view(x, &[batch, tokens - 1, WIDTH]);
     let class = net.param("class_token", &[1, 1, WIDTH]);
-    let x = net.cat_param(class, x, &[batch, tokens, WIDTH]);
+    let x = net.cat_param(class, x, &shape);
     let mut x = net.scope("encoder", |net| {
         let positions = net.param("pos_embedding", &[1, tokens, WIDTH]);
         net.add_param(x, positions)
@@ -23,6 +24,10 @@ pub(super) fn vit_b_16(net: &mut Net, batch: u64, side: u64, checkpoint: bool) {
             net.checkpoint(checkpoint, |net| {
                 let y = net.layer_norm("ln_1", x);
                 let y = net.scope("self_attention", |net| {
+                    // The module works with tokens before samples: another order in memory, and so a
+                    // copy, unless there is one sample (torch.nn.MultiheadAttention, batch_first).
+                    let swapped = |net: &mut Net, y| if batch > 1 { net.clone_as(y, &shape) } else { y };
+                    let y = swapped(net, y);
                     let weight = net.param("in_proj_weight", &[3 * WIDTH, WIDTH]);
                     let bias = net.param("in_proj_bias", &[3 * WIDTH]);
                     let qkv = net.matmul_param(y, weight, 3 * WIDTH, Some(bias));
@@ -32,7 +37,8 @@ pub(super) fn vit_b_16(net: &mut Net, batch: u64, side: u64, checkpoint: bool) {
                     let heads = [batch, HEADS, tokens, WIDTH / HEADS];
                     let [q, k, v] = [0, 1, 2].map(|i| net.view(parts[i], &heads));
                     let y = net.attention([q, k, v], None);
-                    let y = net.view(y, &[batch, tokens, WIDTH]);
+                    let y = net.view(y, &shape);
+                    let y = swapped(net, y);
                     net.linear("out_proj", y, WIDTH, true)
                 });
                 let x = net.add(y, x);
