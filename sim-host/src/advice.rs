@@ -177,13 +177,7 @@ impl Memory {
         device: &mut D,
     ) -> Time {
         let mut record = BatchRecord::default();
-        let mut cursor = Cursor {
-            at: now,
-            device,
-            record: &mut record,
-            evicted: false,
-            notify: false,
-        };
+        let mut cursor = Cursor::new(now, device, &mut record);
         let mut of_block = self.advice(block);
         let set = |mask: &mut PageMask, on: bool| {
             *mask = if on { *mask | *pages } else { mask.without(pages) };

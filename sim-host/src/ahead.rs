@@ -34,13 +34,7 @@ impl Memory {
 
     fn pre_evict<D: Device>(&mut self, now: Time, device: &mut D) -> Time {
         let mut record = BatchRecord::default();
-        let mut cursor = Cursor {
-            at: now,
-            device,
-            record: &mut record,
-            evicted: false,
-            notify: false,
-        };
+        let mut cursor = Cursor::new(now, device, &mut record);
         for _ in 0..self.pmm.capacity() {
             let view = view!(self);
             let Some(victim) = self.policies.eviction.pre_evict(&view) else {
@@ -64,13 +58,8 @@ impl Memory {
             return now;
         }
         let mut record = BatchRecord::default();
-        let mut cursor = Cursor {
-            at: now,
-            device,
-            record: &mut record,
-            evicted: false,
-            notify: true,
-        };
+        let mut cursor = Cursor::new(now, device, &mut record);
+        cursor.notify = true;
         let mut made = 0;
         while made < GROUP && self.policies.ahead_budget > 0 {
             let view = view!(self);

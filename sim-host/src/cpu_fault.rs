@@ -64,13 +64,8 @@ impl Memory {
         device: &mut D,
     ) -> CpuProgress {
         let mut record = BatchRecord::default();
-        let mut cursor = Cursor {
-            at: now,
-            device,
-            record: &mut record,
-            evicted: false,
-            notify: true,
-        };
+        let mut cursor = Cursor::new(now, device, &mut record);
+        cursor.notify = true;
         for (block, pages) in pieces(access.range).skip(access.done) {
             while let Some(fault) = self.cpu_fault(block, &pages, access.write, &mut cursor) {
                 if let Served::AfterCopy(ticket) = fault {

@@ -20,13 +20,7 @@ impl Memory {
         device: &mut D,
     ) -> Time {
         let mut record = BatchRecord::default();
-        let mut cursor = Cursor {
-            at: now,
-            device,
-            record: &mut record,
-            evicted: false,
-            notify: false,
-        };
+        let mut cursor = Cursor::new(now, device, &mut record);
         if unmap {
             self.unmap_gpu(block, pages, &mut cursor);
             self.unmap_cpu(block, pages, &mut cursor);

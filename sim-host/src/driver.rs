@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use sim_core::Time;
-use sim_core::pages::{ByteRange, Page, VaBlock};
+use sim_core::pages::{ByteRange, Page, PageMask, VaBlock};
 use sim_core::push::{ChannelKind, Method, Push, Ticket};
 use sim_core::stats::StateClock;
 use sim_core::tools::{FaultType, Processor, ToolsEvent};
@@ -591,14 +591,9 @@ impl UvmDriver {
         now: Time,
         device: &mut impl Device,
     ) -> Result<Time, HostError> {
-        self.require_managed(range)?;
-        self.require_movable(range)?;
-        let mut at = now + self.memory.cost.managed_alloc_call;
-        for (block, pages) in pieces(range) {
-            at = self.memory.advise_block(block, &pages, advice, at, device);
-        }
-        self.memory.stats.call_time += at - now;
-        Ok(at)
+        self.call_by_block(range, now, |memory, block, pages, at| {
+            memory.advise_block(block, pages, advice, at, device)
+        })
     }
 
     /// Discards contents; with `unmap`, mappings and residency on the GPU, too. Returns when the call
@@ -613,11 +608,23 @@ impl UvmDriver {
         now: Time,
         device: &mut impl Device,
     ) -> Result<Time, HostError> {
+        self.call_by_block(range, now, |memory, block, pages, at| {
+            memory.discard_block(block, pages, unmap, at, device)
+        })
+    }
+
+    /// A call that goes over a managed range block by block; `each` returns when it is done with one.
+    fn call_by_block(
+        &mut self,
+        range: ByteRange,
+        now: Time,
+        mut each: impl FnMut(&mut Memory, VaBlock, &PageMask, Time) -> Time,
+    ) -> Result<Time, HostError> {
         self.require_managed(range)?;
         self.require_movable(range)?;
         let mut at = now + self.memory.cost.managed_alloc_call;
         for (block, pages) in pieces(range) {
-            at = self.memory.discard_block(block, &pages, unmap, at, device);
+            at = each(&mut self.memory, block, &pages, at);
         }
         self.memory.stats.call_time += at - now;
         Ok(at)

@@ -164,13 +164,7 @@ impl Memory {
         done: &mut Tracker,
     ) -> Time {
         let mut record = BatchRecord::default();
-        let mut cursor = Cursor {
-            at: now + self.cost.block_fixed,
-            device,
-            record: &mut record,
-            evicted: false,
-            notify: false,
-        };
+        let mut cursor = Cursor::new(now + self.cost.block_fixed, device, &mut record);
         match to {
             Processor::Gpu if map => {
                 self.make_resident(block, pages, &PageMask::EMPTY, Cause::User, &mut cursor);

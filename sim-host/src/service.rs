@@ -43,7 +43,18 @@ pub(crate) struct Cursor<'a, D> {
     pub notify: bool,
 }
 
-impl<D: Device> Cursor<'_, D> {
+impl<'a, D: Device> Cursor<'a, D> {
+    /// Of a service that begins at `at`; its pushes do not report their completion.
+    pub fn new(at: Time, device: &'a mut D, record: &'a mut BatchRecord) -> Cursor<'a, D> {
+        Cursor {
+            at,
+            device,
+            record,
+            evicted: false,
+            notify: false,
+        }
+    }
+
     pub fn push(&mut self, channel: ChannelKind, acquire: &Tracker, methods: Vec<Method>) -> Ticket {
         self.device.submit(Push {
             channel,
@@ -72,13 +83,7 @@ impl Memory {
         device: &mut D,
         record: &mut BatchRecord,
     ) -> (Time, bool) {
-        let mut cursor = Cursor {
-            at: now + self.cost.block_fixed,
-            device,
-            record,
-            evicted: false,
-            notify: false,
-        };
+        let mut cursor = Cursor::new(now + self.cost.block_fixed, device, record);
         let Some(state) = self.space.block(block) else {
             self.stats.stale_faults += faults.len() as u64;
             return (cursor.at, false);
@@ -522,13 +527,7 @@ impl Memory {
         device: &mut D,
     ) -> (Time, Option<Ticket>) {
         let mut record = BatchRecord::default();
-        let mut cursor = Cursor {
-            at: now + self.cost.block_fixed,
-            device,
-            record: &mut record,
-            evicted: false,
-            notify: false,
-        };
+        let mut cursor = Cursor::new(now + self.cost.block_fixed, device, &mut record);
         let fresh = self
             .space
             .block(block)
@@ -572,13 +571,7 @@ impl Memory {
         device: &mut D,
     ) -> Time {
         let mut record = BatchRecord::default();
-        let mut cursor = Cursor {
-            at: now + self.cost.managed_free_block,
-            device,
-            record: &mut record,
-            evicted: false,
-            notify: false,
-        };
+        let mut cursor = Cursor::new(now + self.cost.managed_free_block, device, &mut record);
         let Some(state) = self.space.block_mut(block) else {
             return cursor.at;
         };
