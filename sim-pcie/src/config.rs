@@ -78,12 +78,12 @@ pub enum CompletionPolicy {
     Rcb,
     /// As few completions as the rules allow.
     Max,
-    /// The first `rcb` of every `of` reads are cut as [`Rcb`](Self::Rcb), the others as
-    /// [`Max`](Self::Max): reaches any mean completion size deterministically.
+    /// `rcb` of every `of` reads, spread evenly, are cut as [`Rcb`](Self::Rcb), the others as
+    /// [`Max`](Self::Max): reaches any mean completion size deterministically, in short copies too.
     Mixed {
         /// Reads cut at every boundary ...
         rcb: u32,
-        /// ... out of so many in a row.
+        /// ... out of so many.
         of: u32,
     },
 }

@@ -129,6 +129,19 @@ pub fn split_completions(
 }
 
 impl CompletionPolicy {
+    /// Cuts `share` of the reads at every boundary, in thousandths.
+    pub fn mixed(share: f64) -> CompletionPolicy {
+        let (of, rcb) = (1000, (share.clamp(0.0, 1.0) * 1000.0).round() as u32);
+        let (mut a, mut b) = (of, rcb);
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        CompletionPolicy::Mixed {
+            rcb: rcb / a,
+            of: of / a,
+        }
+    }
+
     /// Is read number `index` answered with the fewest completions?
     pub fn is_max(self, index: u64) -> bool {
         self.run(index).0
@@ -138,13 +151,18 @@ impl CompletionPolicy {
     pub fn run(self, index: u64) -> (bool, u64) {
         match self {
             CompletionPolicy::Rcb => (false, u64::MAX),
-            CompletionPolicy::Max => (true, u64::MAX),
+            CompletionPolicy::Max | CompletionPolicy::Mixed { rcb: 0, .. } => (true, u64::MAX),
+            CompletionPolicy::Mixed { rcb, of } if rcb == of => (false, u64::MAX),
             CompletionPolicy::Mixed { rcb, of } => {
+                // Of the first n reads of a cycle, floor(n rcb / of) are cut: as even as can be.
                 let (rcb, of, place) = (u64::from(rcb), u64::from(of), index % u64::from(of));
-                if place < rcb {
-                    (false, rcb - place)
+                let cut = place * rcb / of;
+                let next_cut = ((cut + 1) * of).div_ceil(rcb) - 1;
+                let next_max = (place - cut) * of / (of - rcb);
+                if next_cut == place {
+                    (false, next_max - place)
                 } else {
-                    (true, of - place)
+                    (true, next_cut - place)
                 }
             }
         }
@@ -192,11 +210,36 @@ mod tests {
     }
 
     #[test]
+    fn shares_in_smallest_numbers() {
+        let mixed = |rcb, of| CompletionPolicy::Mixed { rcb, of };
+        assert_eq!(CompletionPolicy::mixed(0.52), mixed(13, 25));
+        assert_eq!(CompletionPolicy::mixed(1.0), mixed(1, 1));
+        assert_eq!(CompletionPolicy::mixed(0.0), mixed(0, 1));
+    }
+
+    #[test]
     fn mixed_keeps_the_given_ratio() {
         for (rcb, of) in [(0, 1), (1, 1), (1, 3), (5, 7), (999, 1000)] {
             let policy = CompletionPolicy::Mixed { rcb, of };
             let max = (0..u64::from(of) * 3).filter(|&i| policy.is_max(i)).count() as u32;
             assert_eq!(max, 3 * (of - rcb));
+            // Any few reads in a row have their share, within one read; runs end where they say.
+            let (mut cut, mut until) = (0_u64, (policy.is_max(0), 0));
+            for i in 0..u64::from(of) * 3 {
+                let (max, alike) = policy.run(i);
+                assert!(alike > 0);
+                assert!(
+                    i >= until.1 || (max, i.saturating_add(alike)) == until,
+                    "{policy:?} {i}"
+                );
+                until = (max, i.saturating_add(alike));
+                cut += u64::from(!max);
+                let share = (i + 1) * u64::from(rcb);
+                assert!(
+                    (cut * u64::from(of)).abs_diff(share) < u64::from(of),
+                    "{policy:?} {i}"
+                );
+            }
         }
     }
 }

@@ -424,14 +424,16 @@ impl State {
         if self.down.free() < start + stream.turn {
             return false;
         }
-        let (max, alike) = plan.config.completions.run(self.tags.issued());
-        let full = &plan.full_reads[usize::from(max)];
         // Tags to spare: requests back to back.
-        let free = self.tags.available(&self.down, start).min(reads).min(alike);
+        let free = self.tags.available(&self.down, start).min(reads);
         if free >= 2 {
-            let (sent, end) = self.up.burst(ready, full.request, free, limit, |_, _| ());
-            self.frontier = end;
-            self.complete_full_reads(full, sent, plan);
+            self.by_answer(plan, free, |state, full, alike| {
+                let (sent, end) = state.up.burst(ready, full.request, alike, limit, |_, _| ());
+                if sent > 0 {
+                    state.frontier = end;
+                }
+                sent
+            });
             return true;
         }
         // Every request waits for a tag, whose return is at least one read's completions later than that of
@@ -451,14 +453,37 @@ impl State {
                 }
             }
         }
-        let sent = sent.saturating_sub(stream.settle).min(alike);
+        let sent = sent.saturating_sub(stream.settle);
         if sent == 0 {
             return false;
         }
-        self.up.account_isolated(full.request, sent);
+        self.by_answer(plan, sent, |state, full, alike| {
+            state.up.account_isolated(full.request, alike);
+            alike
+        });
         self.frontier = limit;
-        self.complete_full_reads(full, sent, plan);
         true
+    }
+
+    /// Requests `reads` full reads by `request`, those together that are answered alike, and completes them;
+    /// ends early where it sends fewer than it was given.
+    fn by_answer(
+        &mut self,
+        plan: &Plan,
+        mut reads: u64,
+        mut request: impl FnMut(&mut State, &FullRead, u64) -> u64,
+    ) {
+        while reads > 0 {
+            let (max, alike) = plan.config.completions.run(self.tags.issued());
+            let full = &plan.full_reads[usize::from(max)];
+            let alike = alike.min(reads);
+            let sent = request(self, full, alike);
+            self.complete_full_reads(full, sent, plan);
+            if sent < alike {
+                return;
+            }
+            reads -= sent;
+        }
     }
 
     /// The completions of `sent` full reads whose data are ready before the wire is free for them.

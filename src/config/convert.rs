@@ -8,9 +8,6 @@ use sim_pcie::config::{AckPolicy, Arbiter, CompletionPolicy, DllpModel, Generati
 
 use super::Sections;
 
-/// Resolution of `link.completion_rcb_share`.
-const SHARE_STEPS: u32 = 1000;
-
 impl Sections {
     /// The parameters of the link.
     pub fn link_config(&self) -> LinkConfig {
@@ -27,10 +24,7 @@ impl Sections {
             write_tlp: link.write_tlp.0 as u32,
             completions: match link.completion_policy.as_str() {
                 "max" => CompletionPolicy::Max,
-                "mixed" => CompletionPolicy::Mixed {
-                    rcb: (link.completion_rcb_share * f64::from(SHARE_STEPS)).round() as u32,
-                    of: SHARE_STEPS,
-                },
+                "mixed" => CompletionPolicy::mixed(link.completion_rcb_share),
                 _ => CompletionPolicy::Rcb,
             },
             one_way: link.one_way_latency,

@@ -127,20 +127,6 @@ fn generation(text: &str) -> Option<Generation> {
     digits.parse().ok().and_then(Generation::from_number)
 }
 
-/// A share of reads cut at every boundary, in the smallest whole numbers: the first reads of a period are the
-/// cut ones, so a long period would make every short copy slow.
-fn mixed(share: f64) -> CompletionPolicy {
-    let (of, rcb) = (100, (share.clamp(0.0, 1.0) * 100.0).round() as u32);
-    let (mut a, mut b) = (of, rcb);
-    while b > 0 {
-        (a, b) = (b, a % b);
-    }
-    CompletionPolicy::Mixed {
-        rcb: rcb / a,
-        of: of / a,
-    }
-}
-
 /// One group of rows, and what it is modelled with.
 struct Group {
     report: SetReport,
@@ -167,7 +153,7 @@ impl Group {
             generation,
             lanes,
             write_tlp: device.write_tlp,
-            completions: mixed(host.rcb_share),
+            completions: CompletionPolicy::mixed(host.rcb_share),
             ..LinkConfig::default()
         };
         config.validate().ok()?;
@@ -456,13 +442,6 @@ mod tests {
         assert_eq!(generation("5 (link trains at Gen6)"), Some(Generation::Gen5));
         assert_eq!(generation("5 claimed, rate is Gen4"), Some(Generation::Gen4));
         assert_eq!(generation("NVLink3"), None);
-    }
-
-    #[test]
-    fn shares_in_smallest_numbers() {
-        assert_eq!(mixed(0.52), CompletionPolicy::Mixed { rcb: 13, of: 25 });
-        assert_eq!(mixed(1.0), CompletionPolicy::Mixed { rcb: 1, of: 1 });
-        assert_eq!(mixed(0.0), CompletionPolicy::Mixed { rcb: 0, of: 1 });
     }
 
     #[test]
