@@ -1,7 +1,15 @@
 //! `uvmsim link` from the outside.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use sim_core::push::Direction;
+use sim_pcie::LinkConfig;
+use sim_pcie::config::{CompletionPolicy, Generation};
+use uvmsim::link::bandwidth::times;
+use uvmsim::link::compare::{LARGE, compare};
+use uvmsim::link::platforms::Platforms;
+use uvmsim::link::profile::LinkModel;
 
 fn link(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_uvmsim"))
@@ -67,4 +75,75 @@ fn bad_input_names_the_key_and_ends_with_2() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
         assert!(error.contains(said), "{arguments:?}: {error}");
     }
+}
+
+/// Payloads of the engine's writes that are known of a device, smallest and largest.
+fn write_sizes(gpu: &str) -> (u32, u32) {
+    let any = |names: &[&str]| names.iter().any(|name| gpu.contains(name));
+    if any(&["B200", "B300", "MI100", "MI2", "MI3"]) {
+        (256, 256) // Blackwell and AMD (measured asymptotes)
+    } else if any(&["H100", "H200", "H800", "unnamed", "system"]) {
+        (128, 256) // not known: Hopper measures between the two
+    } else {
+        (128, 128) // NVIDIA up to Ada (measured asymptotes)
+    }
+}
+
+/// GB/s of a long copy on an otherwise idle link.
+fn asymptote(config: LinkConfig, direction: Direction) -> f64 {
+    let bytes = 256 << 20;
+    let ns = times(&LinkModel::Pcie(Box::new(config)), bytes, &[direction]).unwrap()[0];
+    bytes as f64 / ns
+}
+
+/// Nothing but generation, lanes and the maker's packet size known: no copy beats the link with the largest
+/// packets, and machines that nothing else limits come near the range between smallest and largest.
+#[test]
+fn no_measured_copy_beats_its_link() {
+    let shared = std::env::var_os("UVMSIM_SHARED").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared"),
+        PathBuf::from,
+    );
+    let Ok(file) = std::fs::File::open(shared.join("data/pcie/measured.csv")) else {
+        println!("skipped: the measurements are absent");
+        return;
+    };
+    let report = compare(file, &Platforms::embedded().unwrap()).unwrap();
+    let mut near = 0;
+    for set in &report.sets {
+        let direction = match set.direction.as_str() {
+            "h2d" => Direction::HostToDevice,
+            "d2h" => Direction::DeviceToHost,
+            _ => continue,
+        };
+        let large = set.points.iter().filter(|point| point.bytes >= LARGE);
+        let Some(measured) = large.map(|point| point.measured).max_by(f64::total_cmp) else {
+            continue;
+        };
+        let (generation, lanes) = set.link.strip_prefix("Gen").unwrap().split_once(" x").unwrap();
+        let (small, most) = write_sizes(&set.gpu);
+        let link = |write_tlp, completions| LinkConfig {
+            generation: Generation::from_number(generation.parse().unwrap()).unwrap(),
+            lanes: lanes.parse().unwrap(),
+            write_tlp,
+            completions,
+            ..LinkConfig::default()
+        };
+        let low = asymptote(link(small, CompletionPolicy::Rcb), direction);
+        let high = asymptote(link(most, CompletionPolicy::Max), direction);
+        let name = format!(
+            "{} {} {}: {measured} GB/s, {low}..{high}",
+            set.set, set.gpu, set.direction
+        );
+        println!("{name}");
+        assert!(measured <= 1.01 * high, "{name}");
+        if ["M01", "M05"].contains(&set.set.as_str()) {
+            assert!(
+                low / measured - 1.0 < 0.02 && 1.0 - high / measured < 0.02,
+                "{name}"
+            );
+            near += 1;
+        }
+    }
+    assert!(near >= 4, "{near}");
 }

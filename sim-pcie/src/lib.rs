@@ -17,7 +17,7 @@
 //! | [`switch`] | several devices below a switch |
 //! | [`nvlink`] | NVLink 2 to 4 and C2C as rates with packet overhead |
 //! | [`closed_form`] | throughput formulas as exact fractions |
-//! | [`check`], [`measured`] | tables of expected and of measured values against all this |
+//! | [`check`] | tables of expected values against all this |
 //!
 //! Two levels of fidelity. [`Link`] charges data-link packets at an even rate, which keeps the answer of an
 //! idle link in closed form; [`protocol::Protocol`] sends each of them. Both are stepped exactly: each has a
@@ -53,7 +53,6 @@ pub mod config;
 pub mod flit;
 mod host;
 mod link;
-pub mod measured;
 pub mod naive;
 pub mod nvlink;
 mod overlap;
