@@ -201,6 +201,18 @@ fn broken_programs() {
             "{\"op\":\"kernel\",\"name\":\"add\",\"r\":[[7,0,4096]],\"w\":[],\"flops\":1,\"rb\":4096,\"wb\":0}\n"
         )
     );
+    let huge = format!(
+        "{{\"op\":\"kernel\",\"name\":\"add\",\"r\":[[1,0,4096]],\"w\":[],\"flops\":{0},\"rb\":{0},\"wb\":{0}}}\n",
+        u64::MAX
+    );
+    insta::assert_snapshot!(
+        "kernel_of_endless_work",
+        lines(&format!("{{\"op\":\"alloc\",\"t\":1,\"n\":4096}}\n{huge}{huge}"))
+    );
+    let tensors: String = (0..1025)
+        .map(|t| format!("{{\"op\":\"alloc\",\"t\":{t},\"n\":{}}}\n", 1_u64 << 50))
+        .collect();
+    insta::assert_snapshot!("tensors_beyond_any_memory", lines(&tensors));
     insta::assert_snapshot!(
         "kernel_beyond_its_tensor",
         lines(

@@ -203,15 +203,12 @@ fn footprint_chart(found: &Inspection) -> Chart {
 
 /// Share of the repeated accesses whose distance is below x: what a memory of that size would hold under LRU.
 fn reuse_chart(found: &Inspection) -> Chart {
-    let all: u64 = found.reuse.values().map(|bin| bin.bytes).sum();
-    let mut below = 0;
+    let all: f64 = found.reuse.values().map(|bin| bin.bytes as f64).sum();
+    let mut below = 0.0;
     let points = found.reuse.iter().map(|(exponent, bin)| {
-        below += bin.bytes;
+        below += bin.bytes as f64;
         let distance = 2_f64.powi((*exponent).try_into().unwrap_or(63));
-        (
-            distance / f64::from(1 << 20),
-            100.0 * below as f64 / all.max(1) as f64,
-        )
+        (distance / f64::from(1 << 20), 100.0 * below / all.max(1.0))
     });
     Chart {
         title: "Reuse distance of tensors".to_owned(),

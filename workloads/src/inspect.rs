@@ -169,7 +169,7 @@ pub fn inspect<'a>(program: impl Into<Source<'a>>, iterations: u32) -> Result<In
         match &op {
             Scheduled::Alloc(id, bytes) => {
                 result.tensors += 1;
-                result.tensor_bytes += bytes;
+                result.tensor_bytes = result.tensor_bytes.saturating_add(*bytes);
                 bytes_live += bytes;
                 let tensor = TensorUse {
                     id: *id,
@@ -205,8 +205,8 @@ pub fn inspect<'a>(program: impl Into<Source<'a>>, iterations: u32) -> Result<In
                 } => {
                     let totals = classes.entry(class_of(name)).or_default();
                     totals.launches += u64::from(*nk);
-                    totals.read_bytes += rb;
-                    totals.write_bytes += wb;
+                    totals.read_bytes = totals.read_bytes.saturating_add(*rb);
+                    totals.write_bytes = totals.write_bytes.saturating_add(*wb);
                     totals.flops = totals.flops.saturating_add(*flops);
                     totals.recorded_ns = totals.recorded_ns.saturating_add(ns.unwrap_or(0));
                     let mut touched: Vec<u32> = r
@@ -225,7 +225,7 @@ pub fn inspect<'a>(program: impl Into<Source<'a>>, iterations: u32) -> Result<In
                             Some(distance) => {
                                 let bin = result.reuse.entry(64 - distance.leading_zeros()).or_default();
                                 bin.accesses += 1;
-                                bin.bytes += tensor.bytes;
+                                bin.bytes = bin.bytes.saturating_add(tensor.bytes);
                             }
                         }
                     }
@@ -315,6 +315,23 @@ mod tests {
         assert_eq!(found.peak.0, 6100);
         assert_eq!(found.largest[0].bytes, 5000);
         assert_eq!((found.tensors, found.iterations), (3, 1));
+    }
+
+    #[test]
+    fn sums_beyond_a_counter_stay_at_its_end() {
+        let most = u64::MAX;
+        let kernel = format!(
+            "{{\"op\":\"kernel\",\"name\":\"add\",\"r\":[[0,0,9]],\"w\":[],\"flops\":{most},\"rb\":{most},\"wb\":{most}}}\n"
+        );
+        let text = format!(
+            "{{\"format\":\"uvmprog/1\",\"name\":\"x\"}}\n{{\"op\":\"iter\",\"i\":0}}\n{{\"op\":\"alloc\",\"t\":0,\"n\":9}}\n{kernel}{kernel}"
+        );
+        let found = inspect(&parse(text.as_bytes(), "x").unwrap(), 1).unwrap();
+        let totals = &found.classes[0].1;
+        assert_eq!(
+            [totals.flops, totals.read_bytes, totals.write_bytes],
+            [most, most, most]
+        );
     }
 
     #[test]

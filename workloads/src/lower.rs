@@ -111,7 +111,7 @@ pub fn lower(op: &PlacedOp<'_>, gpu: &GpuShape) -> Kernel {
         || {
             gpu.duration(
                 op.flops as f64,
-                (op.read_bytes + op.write_bytes) as f64,
+                op.read_bytes as f64 + op.write_bytes as f64,
                 op.launches,
             )
         },

@@ -15,6 +15,8 @@ use crate::pattern::PatternSpec;
 
 /// Bytes of a tensor, at most: 1 PiB.
 const MAX_TENSOR: u64 = 1 << 50;
+/// Bytes of all tensors that are live together, at most: 1 EiB, so that sums of them fit.
+const MAX_LIVE: u64 = 1 << 60;
 /// Duration of a kernel, at most, nanoseconds: 11 days.
 const MAX_NS: u64 = 1_000_000_000_000_000;
 /// Ranges of one operation, at most.
@@ -203,6 +205,7 @@ impl Operations {
 #[derive(Default)]
 struct Checker {
     live: HashMap<u32, u64>,
+    live_bytes: u64,
     /// Ever freed; asked only for tensors that are not live.
     freed: IdSet,
 }
@@ -217,9 +220,18 @@ impl Checker {
                 if self.live.insert(*t, *n).is_some() {
                     return Err(format!("tensor {t} is allocated, but it is live already"));
                 }
+                self.live_bytes += n;
+                if self.live_bytes > MAX_LIVE {
+                    return Err(format!(
+                        "with tensor {t} {} bytes are live; accepted: at most {MAX_LIVE}",
+                        self.live_bytes
+                    ));
+                }
             }
             Op::Free { t } => {
-                if self.live.remove(t).is_none() {
+                if let Some(bytes) = self.live.remove(t) {
+                    self.live_bytes -= bytes;
+                } else {
                     let why = if self.freed.contains(*t) {
                         "freed already"
                     } else {
