@@ -209,10 +209,8 @@ fn broken_programs() {
         "kernel_of_endless_work",
         lines(&format!("{{\"op\":\"alloc\",\"t\":1,\"n\":4096}}\n{huge}{huge}"))
     );
-    let mut tensors = String::new();
-    for t in 0..1025 {
-        tensors += &format!("{{\"op\":\"alloc\",\"t\":{t},\"n\":{}}}\n", 1_u64 << 50);
-    }
+    let alloc = |t| format!("{{\"op\":\"alloc\",\"t\":{t},\"n\":{}}}\n", 1_u64 << 50);
+    let tensors = (0..1025).map(alloc).collect::<Vec<_>>().concat();
     insta::assert_snapshot!("tensors_beyond_any_memory", lines(&tensors));
     insta::assert_snapshot!(
         "kernel_beyond_its_tensor",
