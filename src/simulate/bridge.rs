@@ -335,7 +335,12 @@ fn gpu_shape(config: &Sections) -> GpuShape {
         sms: gpu.sms,
         max_threads_per_sm: gpu.max_threads_per_sm,
         max_blocks_per_sm: gpu.max_blocks_per_sm,
-        flops_per_s: gpu.fp32,
+        rates: workloads::math::Rates {
+            fp32: gpu.fp32,
+            tf32: gpu.tf32,
+            bf16: gpu.bf16,
+            fp16: gpu.fp16,
+        },
         hbm_bytes_per_s: gpu.hbm_bandwidth.0 as f64,
         efficiency_flops: gpu.efficiency_flops,
         efficiency_bytes: gpu.efficiency_bytes,

@@ -302,6 +302,11 @@ pub fn class_of(name: &str) -> Class {
         .map_or(Class::Unknown, |(class, _)| *class)
 }
 
+/// Are the FLOPs of an op products of matrices, which libraries run on matrix units where the type allows?
+pub fn multiplies(name: &str) -> bool {
+    matches!(class_of(name), Class::Gemm | Class::Convolution) || name.contains("_attention")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,5 +318,7 @@ mod tests {
         assert_eq!(class_of("_foreach_addcdiv_"), Class::Optimizer);
         assert_eq!(class_of("_softmax"), Class::RowWise);
         assert_eq!(class_of("my_fancy_kernel"), Class::Unknown);
+        assert!(multiplies("aten::addmm") && multiplies("_scaled_dot_product_flash_attention_backward"));
+        assert!(!multiplies("mul") && !multiplies("_softmax"));
     }
 }

@@ -27,6 +27,7 @@ pub mod graph;
 pub mod import;
 pub mod inspect;
 pub mod lower;
+pub mod math;
 pub mod micro;
 pub mod model;
 pub mod pattern;

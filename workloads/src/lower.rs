@@ -7,6 +7,7 @@ use sim_core::access::AccessPattern;
 use sim_core::pages::ByteRange;
 
 use crate::class::{Class, class_of};
+use crate::math::{Math, Rates};
 use crate::pattern::{Gather, Gemm, KernelPattern, Lists, Lockstep, PatternSpec, Prepared, TensorList};
 
 /// What lowering has to know of a GPU.
@@ -18,8 +19,8 @@ pub struct GpuShape {
     pub max_threads_per_sm: u32,
     /// Blocks resident on an SM.
     pub max_blocks_per_sm: u32,
-    /// Peak floating point rate of the precision used, FLOP/s.
-    pub flops_per_s: f64,
+    /// Peak floating point rates.
+    pub rates: Rates,
     /// Peak memory bandwidth, bytes/s.
     pub hbm_bytes_per_s: f64,
     /// Share of the peak floating point rate that kernels reach.
@@ -48,8 +49,8 @@ impl GpuShape {
 
     /// Roofline duration: FLOPs and bytes against the peaks times their efficiency, and at least the
     /// shortest kernel for each of `launches`.
-    pub fn duration(&self, flops: f64, bytes: f64, launches: u32) -> Time {
-        let compute = flops / (self.flops_per_s * self.efficiency_flops);
+    pub fn duration(&self, math: Math, flops: f64, bytes: f64, launches: u32) -> Time {
+        let compute = flops / (self.rates.of(math) * self.efficiency_flops);
         let memory = bytes / (self.hbm_bytes_per_s * self.efficiency_bytes);
         Time::from_secs_f64(compute.max(memory)).max(self.min_kernel_time.times(u64::from(launches.max(1))))
     }
@@ -81,6 +82,8 @@ pub struct PlacedOp<'a> {
     pub writes: Vec<ByteRange>,
     /// Floating point operations.
     pub flops: u64,
+    /// Their arithmetic.
+    pub math: Math,
     /// Bytes really read.
     pub read_bytes: u64,
     /// Bytes really written.
@@ -110,6 +113,7 @@ pub fn lower(op: &PlacedOp<'_>, gpu: &GpuShape) -> Kernel {
     let duration = op.duration.map_or_else(
         || {
             gpu.duration(
+                op.math,
                 op.flops as f64,
                 op.read_bytes as f64 + op.write_bytes as f64,
                 op.launches,
@@ -160,7 +164,7 @@ pub fn lower_pattern(
         .blocks_per_sm
         .map_or(resident, |most| resident.min(most.max(1)));
     let bytes = op.read_bytes as f64 + op.write_bytes as f64;
-    let mut duration = gpu.duration(op.flops as f64, bytes, op.launches);
+    let mut duration = gpu.duration(op.math, op.flops as f64, bytes, op.launches);
     if spec.waits {
         duration = duration.max(gpu.latency_bound(pattern.blocks(), pattern.steps(), blocks_per_sm));
     }
@@ -199,7 +203,7 @@ fn elementwise(op: &PlacedOp<'_>) -> (KernelPattern, u32) {
 /// per product; the FLOPs give the number of products. `None` if that does not come out whole.
 #[allow(clippy::many_single_char_names)] // the names of the dimensions
 fn gemm(op: &PlacedOp<'_>) -> Option<Gemm> {
-    const ELEMENT: u64 = 4;
+    let element = op.math.element_bytes();
     let c = *op.writes.first()?;
     let conv = op.name.starts_with("convolution");
     let mut operands: Vec<ByteRange> = op.reads.clone();
@@ -218,7 +222,7 @@ fn gemm(op: &PlacedOp<'_>) -> Option<Gemm> {
     let [x, y] = operands[..] else { return None };
     // A convolution's product is weights times columns; its recorded order is columns, weights.
     let (a, b) = if conv { (y, x) } else { (x, y) };
-    let elements = |range: ByteRange| (range.bytes / ELEMENT) as f64;
+    let elements = |range: ByteRange| (range.bytes / element) as f64;
     let (ea, eb, ec) = (elements(a), elements(b), elements(c));
     let volume = op.flops as f64 / 2.0;
     if ea < 1.0 || eb < 1.0 || ec < 1.0 || volume < 1.0 {
@@ -241,7 +245,7 @@ fn gemm(op: &PlacedOp<'_>) -> Option<Gemm> {
         m: m.round() as u64,
         n: n.round() as u64,
         k,
-        element: ELEMENT,
+        element,
         steps: Gemm::steps_for(k),
     })
 }

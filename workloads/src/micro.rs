@@ -9,6 +9,7 @@ use sim_core::Time;
 use sim_core::pages::PAGE_BYTES;
 
 use crate::classic::whole_ns;
+use crate::math::Math;
 use crate::pattern::{PatternSpec, SweepOrder, Walk};
 use crate::program::{Op, Piece, Program, ProgramError};
 
@@ -153,6 +154,7 @@ impl Builder<'_> {
             r: whole(reads),
             w: whole(writes),
             flops,
+            math: Math::Fp32,
             rb: traffic.0,
             wb: traffic.1,
             nk: 1,

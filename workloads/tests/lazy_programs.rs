@@ -53,6 +53,7 @@ fn build(iterations: &[Vec<(u8, u8, u32)>]) -> Program {
                         r: vec![Piece(t, n / 2, n - n / 2)],
                         w: vec![Piece(t, 0, n)],
                         flops: 0,
+                        math: workloads::math::Math::Fp32,
                         rb: n,
                         wb: n,
                         nk: 1,

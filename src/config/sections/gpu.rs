@@ -33,6 +33,12 @@ section! {
         max_blocks_per_sm ("gpu.max_blocks_per_sm"): u32 = Kind::Int { min: 1, max: 1024 };
         /// Peak rate of single-precision arithmetic.
         fp32 ("gpu.fp32"): f64 = Kind::Flops;
+        /// Peak rate of products in TF32, without sparsity; GPUs that lack it run at `gpu.fp32`.
+        tf32 ("gpu.tf32"): f64 = Kind::Flops;
+        /// Peak rate of products of bfloat16 values with single-precision sums, without sparsity.
+        bf16 ("gpu.bf16"): f64 = Kind::Flops;
+        /// Peak rate of products of half-precision values with single-precision sums, without sparsity.
+        fp16 ("gpu.fp16"): f64 = Kind::Flops;
         /// Peak bandwidth of device memory.
         hbm_bandwidth ("gpu.hbm_bandwidth"): Bandwidth = Kind::Bandwidth;
         /// Device memory.

@@ -7,6 +7,7 @@ use sim_core::pages::PAGE_BYTES;
 use sim_core::time::TICKS_PER_NS;
 
 use super::{Entry, Options};
+use crate::math::Math;
 use crate::pattern::{Axis, PatternSpec, Window};
 use crate::program::{Op, Piece, Program, ProgramError};
 
@@ -174,6 +175,7 @@ impl<'a> Bench<'a> {
             r,
             w,
             flops: work.flops,
+            math: Math::Fp32,
             rb: work.read,
             wb: work.write,
             nk: 1,

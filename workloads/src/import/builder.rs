@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::{Imported, Report};
+use crate::math::Math;
 use crate::program::{Op, Piece, Program};
 
 /// A tensor of a program.
@@ -31,6 +32,8 @@ pub(super) struct NewKernel<'a> {
     pub reads: Vec<Piece>,
     pub writes: Vec<Piece>,
     pub flops: u64,
+    /// Arithmetic of these.
+    pub math: Math,
     /// Recorded duration.
     pub ns: Option<u64>,
     pub stream: u32,
@@ -170,6 +173,7 @@ impl Builder {
             r: kernel.reads,
             w: kernel.writes,
             flops: kernel.flops,
+            math: kernel.math,
             rb,
             wb,
             nk: kernel.launches.max(1),

@@ -19,6 +19,8 @@ use super::lenient::{Dims, Int};
 use super::operands::{flops, is_in_place, is_view};
 use super::source::{self, Limits, TOO_MANY};
 use super::{ImportError, Imported};
+use crate::class::multiplies;
+use crate::math::Math;
 use crate::program::Piece;
 
 const FORMAT: &str = "a PyTorch execution trace (Chakra host trace)";
@@ -28,6 +30,25 @@ const FORMAT: &str = "a PyTorch execution trace (Chakra host trace)";
 struct Values {
     storages: Vec<Storage>,
     shapes: Dims,
+    types: Types,
+}
+
+/// Arithmetic of products of operands of these types: the first type below single precision decides.
+#[derive(Clone, Copy, Default)]
+struct Types(Math);
+
+impl<'de> Deserialize<'de> for Types {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        fn of(value: &Value) -> Option<Math> {
+            match value {
+                Value::String(name) if name.contains("BFloat16") => Some(Math::Bf16),
+                Value::String(name) if name.contains("Half") => Some(Math::Fp16),
+                Value::Array(items) => items.iter().find_map(of),
+                _ => None,
+            }
+        }
+        Value::deserialize(deserializer).map(|value| Types(of(&value).unwrap_or_default()))
+    }
 }
 
 /// A tensor of the device: its storage and the bytes of it that the view covers.
@@ -91,6 +112,7 @@ impl<'de> Deserialize<'de> for Values {
                             }
                         }
                         "shapes" => values.shapes = map.next_value()?,
+                        "types" => values.types = map.next_value()?,
                         _ => {
                             map.next_value::<IgnoredAny>()?;
                         }
@@ -125,6 +147,8 @@ struct RawNode {
     #[serde(default)]
     input_shapes: Dims,
     #[serde(default)]
+    input_types: Types,
+    #[serde(default)]
     outputs: Values,
     #[serde(default)]
     rf_id: Int,
@@ -143,6 +167,8 @@ struct Node {
     inputs: Vec<Storage>,
     outputs: Vec<Storage>,
     shapes: Vec<Vec<u64>>,
+    /// Arithmetic of its FLOPs.
+    math: Math,
 }
 
 #[derive(Default)]
@@ -184,7 +210,15 @@ impl<'de> Visitor<'de> for Nodes<'_> {
             } else {
                 raw.inputs.shapes.0
             };
+            let mut math = raw.inputs.types.0;
+            if math.is_fp32() {
+                math = raw.input_types.0;
+            }
+            if !multiplies(&raw.name) {
+                math = Math::Fp32;
+            }
             self.0.push(Node {
+                math,
                 id: raw.id,
                 name: raw.name,
                 parent: u64::from_ne_bytes(parent.to_ne_bytes()),
@@ -314,6 +348,7 @@ pub fn import(file: &Path, kineto: Option<&Path>, limits: &Limits) -> Result<Imp
                 builder.kernel(NewKernel {
                     name: &node.name,
                     flops: flops(&node.name, &node.shapes),
+                    math: node.math,
                     reads,
                     writes,
                     ns: timing.map(|(ns, _)| *ns),

@@ -1,6 +1,7 @@
 //! Workloads of the G10 artifact as this project converted them (`g10-workload-v1`): the tensors and
 //! kernels of one training iteration, with measured times.
 
+use crate::math::Math;
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -133,6 +134,7 @@ pub fn import(file: &Path, limits: &Limits) -> Result<Imported, ImportError> {
             reads,
             writes,
             flops: row.flops.unwrap_or(0),
+            math: Math::Fp32,
             ns: Some((row.duration_us * 1000.0).round() as u64),
             launches: 1,
             ..NewKernel::default()

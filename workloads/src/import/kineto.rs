@@ -18,6 +18,7 @@ use super::lenient::{Dims, Id, Int};
 use super::operands::{bytes, element_bytes, flops, is_in_place};
 use super::source::{self, Limits, TOO_MANY};
 use super::{ImportError, Imported};
+use crate::math::Math;
 use crate::program::Piece;
 
 const FORMAT: &str = "a PyTorch profiler (Kineto) trace";
@@ -637,6 +638,7 @@ pub fn import(file: &Path, limits: &Limits) -> Result<Imported, ImportError> {
                     reads,
                     writes,
                     flops: flops(name, &dims),
+                    math: Math::Fp32,
                     ns: Some((work.duration * 1000.0).round() as u64),
                     stream,
                     launches: 1,

@@ -9,12 +9,16 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
+use crate::class::multiplies;
+use crate::math::Math;
 use crate::program::{Op, Piece, Program, ProgramError};
 
 #[derive(Deserialize)]
 struct Header {
     format: String,
     name: String,
+    /// Type of autocast, as PyTorch names it.
+    amp: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -63,6 +67,8 @@ struct Converter {
     next: u32,
     free_ids: Vec<u32>,
     names: HashMap<String, Arc<str>>,
+    /// What autocast computes products in.
+    amp: Math,
     report: Conversion,
 }
 
@@ -124,12 +130,14 @@ impl Converter {
                         .names
                         .entry(op.name)
                         .or_insert_with_key(|name| Arc::from(name.as_str()));
+                    let math = if multiplies(name) { self.amp } else { Math::Fp32 };
                     let (rb, wb) = (op.rb.unwrap_or_else(|| sum(&r)), op.wb.unwrap_or_else(|| sum(&w)));
                     Some(Op::Kernel {
                         name: Arc::clone(name),
                         r,
                         w,
                         flops: op.flops,
+                        math,
                         rb,
                         wb,
                         nk: op.nk.unwrap_or(1),
@@ -168,6 +176,15 @@ pub fn convert(reader: impl BufRead, file: &str) -> Result<(Program, Conversion)
                     header.format
                 )));
             }
+            converter.amp = match header.amp.as_deref() {
+                None | Some("") => Math::Fp32,
+                Some("torch.bfloat16") => Math::Bf16,
+                Some("torch.float16") => Math::Fp16,
+                Some(other) => {
+                    let accepted = "accepted: \"torch.bfloat16\", \"torch.float16\"";
+                    return Err(wrong(format!("amp {other:?}; {accepted}")));
+                }
+            };
             program = Some(Program {
                 name: header.name,
                 setup: Vec::new(),

@@ -1,5 +1,6 @@
 //! What is asked of a model generator.
 
+use crate::math::Math;
 use std::str::FromStr;
 
 use thiserror::Error;
@@ -62,6 +63,16 @@ pub enum ZeroGrad {
 }
 
 impl Precision {
+    /// Arithmetic of the products.
+    pub const fn math(self) -> Math {
+        match self {
+            Precision::Fp32 => Math::Fp32,
+            Precision::Tf32 => Math::Tf32,
+            Precision::Bf16 => Math::Bf16,
+            Precision::Fp16 => Math::Fp16,
+        }
+    }
+
     /// Two bytes an element in matrix products?
     pub const fn is_half(self) -> bool {
         matches!(self, Precision::Bf16 | Precision::Fp16)

@@ -11,6 +11,8 @@ use std::sync::Arc;
 use super::optimizer;
 use super::spec::{ModelSpec, Task, ZeroGrad};
 use super::tape::{Node, Ref, Tape, Var};
+use crate::class::multiplies;
+use crate::math::Math;
 use crate::program::{Op, Piece, Program};
 
 /// A live tensor of the program.
@@ -22,7 +24,10 @@ pub(super) struct Emitter<'a> {
     pub ops: Vec<Op>,
     next: Tensor,
     bytes: HashMap<Tensor, u64>,
-    names: HashMap<&'static str, Arc<str>>,
+    /// Names of ops, and the arithmetic of each.
+    names: HashMap<&'static str, (Arc<str>, Math)>,
+    /// Arithmetic of the products.
+    products: Math,
     pub params: Vec<Tensor>,
     pub grads: Vec<Option<Tensor>>,
     /// Tensor of each storage that is live.
@@ -46,7 +51,7 @@ struct Gradients {
 }
 
 impl<'a> Emitter<'a> {
-    fn new(tape: &'a Tape) -> Emitter<'a> {
+    fn new(tape: &'a Tape, products: Math) -> Emitter<'a> {
         let mut made_in = vec![None; tape.storages.len()];
         for node in tape.nodes.iter().filter(|node| node.segment.is_some()) {
             for y in &node.outputs {
@@ -60,6 +65,7 @@ impl<'a> Emitter<'a> {
             next: 0,
             bytes: HashMap::new(),
             names: HashMap::new(),
+            products,
             params: Vec::new(),
             grads: vec![None; tape.params.len()],
             storages: vec![None; tape.storages.len()],
@@ -104,7 +110,12 @@ impl<'a> Emitter<'a> {
         launches: u32,
         gathered: Option<u64>,
     ) {
-        let name = Arc::clone(self.names.entry(op).or_insert_with(|| Arc::from(op)));
+        let products = self.products;
+        let (name, math) = self.names.entry(op).or_insert_with(|| {
+            let math = if multiplies(op) { products } else { Math::Fp32 };
+            (Arc::from(op), math)
+        });
+        let (name, math) = (Arc::clone(name), *math);
         let sum = |pieces: &[Piece]| pieces.iter().map(|piece| piece.2).sum::<u64>();
         let largest = r.iter().map(|piece| piece.2).max().unwrap_or(0);
         let rb = gathered.map_or_else(|| sum(&r), |bytes| sum(&r) - largest + bytes.min(largest));
@@ -114,6 +125,7 @@ impl<'a> Emitter<'a> {
             r,
             w,
             flops,
+            math,
             rb,
             wb,
             nk: launches,
@@ -198,7 +210,7 @@ fn saved<'n>(tape: &'n Tape, node: &'n Node) -> impl Iterator<Item = Var> + 'n {
 
 /// The program of a model.
 pub(super) fn program(tape: &Tape, spec: &ModelSpec, decode: &[Tape]) -> Program {
-    let mut emitter = Emitter::new(tape);
+    let mut emitter = Emitter::new(tape, spec.precision.math());
     let mut program = Program {
         name: spec.name.clone(),
         setup: Vec::new(),
@@ -269,7 +281,7 @@ fn decode_pass(emitter: &mut Emitter<'_>, pass: &Tape) {
         bytes: std::mem::take(&mut emitter.bytes),
         names: std::mem::take(&mut emitter.names),
         params: emitter.params.clone(),
-        ..Emitter::new(pass)
+        ..Emitter::new(pass, emitter.products)
     };
     for (ours, theirs) in pass.caches.iter().zip(&emitter.tape.caches) {
         inner.permanent[*ours as usize] = true;

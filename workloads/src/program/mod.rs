@@ -12,7 +12,7 @@
 //! | --- | --- | --- |
 //! | `alloc` | `t`, `n` | tensor `t` of `n` bytes is allocated |
 //! | `free` | `t` | it is freed |
-//! | `kernel` | `name`, `r`, `w`, `flops`, `rb`, `wb`, `nk`, `sparse`, `stream`, `ns`, `pattern` | a kernel: ranges `[tensor, offset, bytes]` read and written, work, launches, recorded duration |
+//! | `kernel` | `name`, `r`, `w`, `flops`, `math`, `rb`, `wb`, `nk`, `sparse`, `stream`, `ns`, `pattern` | a kernel: ranges `[tensor, offset, bytes]` read and written, work, launches, recorded duration |
 //! | `h2d` | `w` | the host copies into these ranges (`cudaMemcpyAsync`) |
 //! | `cpu` | `w`, `write`, `concurrent` | the CPU touches these ranges, after the kernels before it or (`concurrent`) beside them |
 //! | `sync` | | the host waits for the device |
@@ -21,7 +21,8 @@
 //! | `advise` | `w`, `advice`, `device` | `cudaMemAdvise`: `advice` as CUDA names it (`cudaMemAdviseSetReadMostly`, ...), about `device` `"gpu"` (default) or `"cpu"` |
 //! | `discard` | `w`, `unmap` | contents do not matter any more; with `unmap`, GPU mappings and residency go, too |
 //!
-//! `pattern` says how the kernel walks over its ranges where the class of its name does not; see
+//! `math` is the arithmetic of the FLOPs: `"fp32"` (default), `"tf32"`, `"bf16"` or `"fp16"`, which chooses the GPU's rate
+//! and the size of a matrix product's elements. `pattern` says how the kernel walks over its ranges where the class of its name does not; see
 //! [`PatternSpec`] for its fields.
 //!
 //! A tensor id names at most one live tensor at a time. A program that runs for more iterations than
@@ -41,6 +42,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::math::Math;
 use crate::pattern::PatternSpec;
 
 pub use hints::{AdviceName, MemAdvise, Place};
@@ -104,6 +106,9 @@ pub enum Op {
         /// Floating point operations.
         #[serde(default, skip_serializing_if = "is_zero")]
         flops: u64,
+        /// Arithmetic of these operations.
+        #[serde(default, skip_serializing_if = "Math::is_fp32")]
+        math: Math,
         /// Bytes really read.
         rb: u64,
         /// Bytes really written.

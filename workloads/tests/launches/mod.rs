@@ -19,7 +19,7 @@ pub const GPU: GpuShape = GpuShape {
     sms: 108,
     max_threads_per_sm: 2048,
     max_blocks_per_sm: 32,
-    flops_per_s: 19.5e12,
+    rates: workloads::math::Rates::uniform(19.5e12),
     hbm_bytes_per_s: 1555e9,
     efficiency_flops: 1.0,
     efficiency_bytes: 1.0,
