@@ -75,9 +75,10 @@ fn config_of(first: &str, args: &WorkloadArgs) -> Result<ResolvedConfig, CliErro
 /// Describes or writes a built-in model.
 fn run_model(entry: &model::Entry, args: &WorkloadArgs) -> Result<bool, CliError> {
     let config = config_of(&format!("workload.model={}", entry.name), args)?;
-    let spec = model_spec(&config)
-        .ok_or_else(|| CliError::input("workload.model is taken away by another override".to_owned()))?;
     let refused = |error: model::ModelError| CliError::input(error.to_string());
+    let spec = model_spec(&config)
+        .ok_or_else(|| CliError::input("workload.model is taken away by another override".to_owned()))?
+        .map_err(refused)?;
     let made = model::generate(&spec).map_err(refused)?;
     if let Some(path) = &args.output {
         program::save(&made, path).map_err(|error| CliError::input(error.to_string()))?;

@@ -55,6 +55,7 @@ pub const MODELS: &[&str] = &[
     "vit-b-16",
     "bert-base",
     "bert-large",
+    "bert-encoder",
     "gpt2",
     "gpt2-medium",
     "gpt2-large",

@@ -8,7 +8,7 @@ use sim_core::Time;
 use sim_core::pages::BLOCK_BYTES;
 use workloads::allocator::{AllocatorKind, AllocatorSpec, Options};
 use workloads::builtin::Builtin;
-use workloads::model::ModelSpec;
+use workloads::model::{ModelError, ModelSpec, Style};
 use workloads::program::{AdviceName, Op, Piece, Place, Recording};
 use workloads::{GpuShape, HostOp, Program, ProgramError, Run};
 
@@ -75,7 +75,9 @@ impl Simulator {
             return Ok(Work::Program(self.program(&path)?, allocator(workload)?));
         }
         if let Some(spec) = model_spec(config) {
-            let program = workloads::model::generate(&spec).map_err(input)?;
+            let program = spec
+                .and_then(|spec| workloads::model::generate(&spec))
+                .map_err(input)?;
             return Ok(Work::Program(Arc::new(program.into()), allocator(workload)?));
         }
         let Some(kernel) = &workload.kernel else {
@@ -101,10 +103,10 @@ impl Simulator {
 const MODEL_ITERATIONS: u32 = 3;
 
 /// The built-in model of `[workload]`, if one is named.
-pub(crate) fn model_spec(config: &ResolvedConfig) -> Option<ModelSpec> {
+pub(crate) fn model_spec(config: &ResolvedConfig) -> Option<Result<ModelSpec, ModelError>> {
     let model = &config.model;
     // The choices of the keys are the names of the types.
-    Some(ModelSpec {
+    let mut spec = ModelSpec {
         name: model.model.clone()?,
         batch: model.batch_size,
         sequence: model.sequence,
@@ -118,7 +120,22 @@ pub(crate) fn model_spec(config: &ResolvedConfig) -> Option<ModelSpec> {
         task: model.task.parse().unwrap_or_default(),
         tokens: model.tokens,
         iterations: config.workload.iterations.min(MODEL_ITERATIONS),
-    })
+        sequences: Vec::new(),
+        style: Style {
+            convolution: model.convolution.parse().unwrap_or_default(),
+            attention: model.attention.parse().unwrap_or_default(),
+            composed: model.composed,
+            dropout: model.dropout,
+            targets: model.targets.parse().unwrap_or_default(),
+            classes: model.classes,
+            relu_inplace: model.relu_inplace,
+            conv_bias: model.conv_bias,
+            shortcut_clone: model.shortcut_clone,
+            ..Style::default()
+        },
+    };
+    let read = spec.read_sequences(model.sequences.as_deref().unwrap_or_default());
+    Some(read.map(|()| spec))
 }
 
 /// Adds what `[workload]` says about the arrays of a kernel: advice after each allocation, migration at

@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 use workloads::model::{
-    CATALOG, Implementation, ModelError, ModelSpec, Optimizer, Precision, Task, ZeroGrad, forward, generate,
+    Attention, CATALOG, Convolution, Implementation, ModelError, ModelSpec, Optimizer, Precision, Style,
+    Targets, Task, ZeroGrad, forward, generate,
 };
 use workloads::program::{Op, Program, parse, write};
 
@@ -19,6 +20,26 @@ fn names() -> Vec<&'static str> {
 /// A number, or none: near the limits of images and sequences, and beyond.
 fn maybe(most: u64) -> impl Strategy<Value = Option<u64>> {
     prop_oneof![3 => Just(None), 2 => (0..=most).prop_map(Some), 1 => Just(Some(u64::MAX))]
+}
+
+prop_compose! {
+    fn styles()(
+        convolution in select(vec![Convolution::Implicit, Convolution::Implicit, Convolution::Native]),
+        attention in select(vec![Attention::Fused, Attention::Fused, Attention::Eager]),
+        composed in prop::bool::weighted(0.3),
+        dropout in prop::bool::weighted(0.8),
+        targets in select(vec![Targets::Indices, Targets::Indices, Targets::Probabilities]),
+        classes in prop_oneof![3 => Just(None), 1 => select(vec![Some(1), Some(10), Some(u64::MAX)])],
+        relu_inplace in prop::bool::weighted(0.8),
+        conv_bias in prop::bool::weighted(0.2),
+        shortcut_clone in prop::bool::weighted(0.2),
+        adds_in_place in any::<bool>(),
+    ) -> Style {
+        Style {
+            convolution, attention, composed, dropout, targets, classes, relu_inplace, conv_bias, shortcut_clone,
+            adds_in_place,
+        }
+    }
 }
 
 prop_compose! {
@@ -38,10 +59,14 @@ prop_compose! {
         task in select(vec![Task::Training, Task::Training, Task::Inference]),
         tokens in 0_u32..5,
         iterations in 1_u32..4,
+        lengths in prop_oneof![4 => Just(0_usize), 1 => 1_usize..4],
+        style in prop_oneof![2 => Just(Style::default()), 1 => styles()],
     ) -> ModelSpec {
         ModelSpec {
             batch, sequence, image, precision, optimizer, implementation, checkpointing, accumulation,
-            zero_grad, task, tokens, iterations, ..ModelSpec::new(name)
+            zero_grad, task, tokens, iterations, style,
+            sequences: (0..lengths as u64).map(|i| 20 + 7 * i).collect(),
+            ..ModelSpec::new(name)
         }
     }
 }
@@ -105,7 +130,8 @@ proptest! {
             }
             Err(error) => prop_assert!(false, "{}", error),
             Ok(program) => {
-                prop_assert_eq!(program.iterations.len(), spec.iterations as usize);
+                let most = (spec.iterations as usize).max(spec.sequences.len());
+                prop_assert_eq!(program.iterations.len(), most);
                 // The reader checks that accesses lie in live tensors and that nothing is freed twice.
                 let mut text = Vec::new();
                 write(&program, &mut text).unwrap();
@@ -115,8 +141,9 @@ proptest! {
                 for pair in live[1..].windows(2) {
                     prop_assert_eq!(pair[0], pair[1]);
                 }
-                for pair in program.iterations.windows(2) {
-                    prop_assert_eq!(flops(&pair[0]), flops(&pair[1]));
+                for (at, pair) in program.iterations.windows(2).enumerate() {
+                    let longer = at + 1 < spec.sequences.len();
+                    prop_assert_eq!(flops(&pair[0]) < flops(&pair[1]), longer);
                 }
                 if spec.task == Task::Inference {
                     prop_assert_eq!(live[0], live[1]);

@@ -177,11 +177,12 @@ pub fn convert(reader: impl BufRead, file: &str) -> Result<(Program, Conversion)
                 )));
             }
             converter.amp = match header.amp.as_deref() {
-                None | Some("") => Math::Fp32,
+                // The recorder writes "fp32" without autocast, and the type that autocast computes in otherwise.
+                None | Some("" | "fp32" | "torch.float32") => Math::Fp32,
                 Some("torch.bfloat16") => Math::Bf16,
                 Some("torch.float16") => Math::Fp16,
                 Some(other) => {
-                    let accepted = "accepted: \"torch.bfloat16\", \"torch.float16\"";
+                    let accepted = "accepted: \"fp32\", \"torch.bfloat16\", \"torch.float16\"";
                     return Err(wrong(format!("amp {other:?}; {accepted}")));
                 }
             };

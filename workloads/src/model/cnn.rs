@@ -3,12 +3,10 @@
 use super::net::{Net, Window, window};
 use super::tape::{Dtype, Var};
 
-/// Classes of `ImageNet`.
-const CLASSES: u64 = 1000;
-
 fn image(net: &mut Net, batch: u64, side: u64) -> (Var, Var) {
     let x = net.input(&[batch, 3, side, side], Dtype::F32);
-    let target = net.input(&[batch], Dtype::I64);
+    let classes = net.classes();
+    let target = net.targets(batch, classes);
     (x, target)
 }
 
@@ -26,26 +24,33 @@ pub(super) fn resnet(net: &mut Net, batch: u64, side: u64, blocks: [u64; 4], bot
             let stride = if stage > 0 && block == 0 { 2 } else { 1 };
             x = net.scope(format!("layer{}.{block}", stage + 1), |net| {
                 let change = stride != 1 || net.shape(x)[1] != width * expansion;
+                let bias = net.conv_bias();
+                let mut shortcut = net.shortcut(x);
                 let mut y = x;
                 if bottleneck {
-                    y = net.conv2d("conv1", y, width, window(1, 1, 0), false);
+                    y = net.conv2d("conv1", y, width, window(1, 1, 0), bias);
                     y = net.batch_norm("bn1", y);
                     y = net.scope("relu", |net| net.relu_(y));
-                    y = net.conv2d("conv2", y, width, window(3, stride, 1), false);
+                    y = net.conv2d("conv2", y, width, window(3, stride, 1), bias);
                     y = net.batch_norm("bn2", y);
                     y = net.scope("relu", |net| net.relu_(y));
-                    y = net.conv2d("conv3", y, width * 4, window(1, 1, 0), false);
+                    y = net.conv2d("conv3", y, width * 4, window(1, 1, 0), bias);
                     y = net.batch_norm("bn3", y);
                 } else {
-                    y = net.conv2d("conv1", y, width, window(3, stride, 1), false);
+                    y = net.conv2d("conv1", y, width, window(3, stride, 1), bias);
                     y = net.batch_norm("bn1", y);
                     y = net.scope("relu", |net| net.relu_(y));
-                    y = net.conv2d("conv2", y, width, window(3, 1, 1), false);
+                    y = net.conv2d("conv2", y, width, window(3, 1, 1), bias);
                     y = net.batch_norm("bn2", y);
                 }
-                let mut shortcut = x;
                 if change {
-                    shortcut = net.conv2d("downsample.0", x, width * expansion, window(1, stride, 0), false);
+                    shortcut = net.conv2d(
+                        "downsample.0",
+                        shortcut,
+                        width * expansion,
+                        window(1, stride, 0),
+                        bias,
+                    );
                     shortcut = net.batch_norm("downsample.1", shortcut);
                 }
                 let y = net.add_(y, shortcut);
@@ -54,7 +59,8 @@ pub(super) fn resnet(net: &mut Net, batch: u64, side: u64, blocks: [u64; 4], bot
         }
     }
     let x = net.scope("avgpool", |net| net.global_mean(x));
-    let x = net.linear("fc", x, CLASSES, true);
+    let classes = net.classes();
+    let x = net.linear("fc", x, classes, true);
     net.cross_entropy(x, target);
 }
 
@@ -78,7 +84,8 @@ pub(super) fn vgg16(net: &mut Net, batch: u64, side: u64) {
         x = net.scope(format!("classifier.{}", at + 1), |net| net.relu_(x));
         x = net.scope(format!("classifier.{}", at + 2), |net| net.dropout(x));
     }
-    x = net.linear("classifier.6", x, CLASSES, true);
+    let classes = net.classes();
+    x = net.linear("classifier.6", x, classes, true);
     net.cross_entropy(x, target);
 }
 
@@ -108,7 +115,8 @@ pub(super) fn alexnet(net: &mut Net, batch: u64, side: u64) {
         x = net.linear(&format!("classifier.{}", at + 1), x, 4096, true);
         x = net.scope(format!("classifier.{}", at + 2), |net| net.relu_(x));
     }
-    x = net.linear("classifier.6", x, CLASSES, true);
+    let classes = net.classes();
+    x = net.linear("classifier.6", x, classes, true);
     net.cross_entropy(x, target);
 }
 
@@ -149,7 +157,8 @@ pub(super) fn densenet121(net: &mut Net, batch: u64, side: u64) {
     let x = net.batch_norm("features.norm5", x);
     let x = net.relu_(x);
     let x = net.global_mean(x);
-    let x = net.linear("classifier", x, CLASSES, true);
+    let classes = net.classes();
+    let x = net.linear("classifier", x, classes, true);
     net.cross_entropy(x, target);
 }
 
@@ -188,7 +197,8 @@ pub(super) fn inception_v3(net: &mut Net, batch: u64, side: u64) {
             let y = conv(net, "conv0", y, 128, window(1, 1, 0));
             let y = conv(net, "conv1", y, 768, window(5, 1, 0));
             let y = net.global_mean(y);
-            net.linear("fc", y, CLASSES, true)
+            let classes = net.classes();
+            net.linear("fc", y, classes, true)
         })
     });
     x = net.scope("Mixed_7a", |net| inception_d(net, x));
@@ -201,11 +211,12 @@ pub(super) fn inception_v3(net: &mut Net, batch: u64, side: u64) {
     });
     let y = net.scope("dropout", |net| net.dropout(y));
     let y = net.view(y, &[batch, 2048]);
-    let y = net.linear("fc", y, CLASSES, true);
+    let classes = net.classes();
+    let y = net.linear("fc", y, classes, true);
     let main = net.cross_entropy(y, target);
     if let Some(aux) = aux {
         let side = net.cross_entropy(aux, target);
-        let side = net.scalar("mul", side, false);
+        let side = net.scalar("mul", side);
         net.add(main, side);
     }
 }

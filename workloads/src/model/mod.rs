@@ -6,6 +6,7 @@
 //! | [`tape`] | a recorded forward pass with the rule of each op's backward |
 //! | `net` | the layers that models are written in |
 //! | `cnn`, `transformer`, `sparse` | the models |
+//! | `native` | convolutions without cuDNN |
 //! | `step` | lifetimes, backward pass, recomputation: from the recorded pass to a program |
 //! | `optimizer` | optimizer steps |
 //!
@@ -17,6 +18,7 @@
 #![allow(clippy::many_single_char_names)]
 
 mod cnn;
+mod native;
 mod net;
 mod optimizer;
 mod sparse;
@@ -26,7 +28,10 @@ pub mod tape;
 mod transformer;
 
 use net::Net;
-pub use spec::{Implementation, ModelError, ModelSpec, Optimizer, Precision, Task, ZeroGrad};
+pub use spec::{
+    Attention, Convolution, Implementation, ModelError, ModelSpec, Optimizer, Precision, Style, Targets,
+    Task, ZeroGrad,
+};
 use tape::Tape;
 use transformer::{Bert, Gpt2, Whisper};
 
@@ -116,6 +121,13 @@ pub const CATALOG: &[Entry] = &[
         false,
     ),
     text(
+        "bert-encoder",
+        "BERT base without heads, normalising first, 108.5 M parameters",
+        Optimizer::AdamW,
+        (512, 512),
+        false,
+    ),
+    text(
         "gpt2",
         "GPT-2, 124.4 M parameters",
         Optimizer::AdamW,
@@ -185,6 +197,9 @@ pub fn entry(name: &str) -> Option<&'static Entry> {
 /// Most samples, and tokens generated: beyond them no GPU is meant.
 const MOST_BATCH: u64 = 1 << 20;
 const MOST_TOKENS: u32 = 4096;
+/// Most lengths of sequences, and classes.
+const MOST_LENGTHS: usize = 256;
+const MOST_CLASSES: u64 = 1 << 24;
 
 impl ModelSpec {
     #[allow(clippy::needless_pass_by_value)] // values and words alike
@@ -230,6 +245,38 @@ impl ModelSpec {
             (Some(side), None) => return Err(self.refuse("image", side, "no images")),
             _ => {}
         }
+        if !self.sequences.is_empty() {
+            let lengths = || {
+                self.sequences
+                    .iter()
+                    .map(u64::to_string)
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            };
+            let Some((_, most)) = entry.sequence else {
+                return Err(self.refuse("sequences", lengths(), "no sequence"));
+            };
+            if self.sequences.iter().any(|tokens| *tokens == 0 || *tokens > most) {
+                return Err(self.refuse("sequences", lengths(), format!("1 to {most} tokens each")));
+            }
+            if self.sequences.len() > MOST_LENGTHS {
+                return Err(self.refuse("sequences", lengths(), format!("at most {MOST_LENGTHS} lengths")));
+            }
+            if self.sequence.is_some() {
+                return Err(self.refuse("sequences", lengths(), "none beside workload.sequence"));
+            }
+            if self.task == Task::Inference {
+                return Err(self.refuse("sequences", lengths(), "none in inference"));
+            }
+        }
+        if self
+            .style
+            .classes
+            .is_some_and(|n| !(2..=MOST_CLASSES).contains(&n))
+        {
+            let value = self.style.classes.unwrap_or_default();
+            return Err(self.refuse("classes", value, format!("2 to {MOST_CLASSES}")));
+        }
         if self.checkpointing && !entry.checkpoints {
             return Err(self.refuse("checkpointing", true, "false: it has no layers to checkpoint"));
         }
@@ -253,6 +300,22 @@ impl ModelSpec {
         Ok(entry)
     }
 
+    /// Reads the lengths of the iterations, as `"470, 509, 506"`; nothing means one length for all.
+    ///
+    /// # Errors
+    /// Something else than numbers.
+    pub fn read_sequences(&mut self, text: &str) -> Result<(), ModelError> {
+        self.sequences = match text.trim() {
+            "" => Vec::new(),
+            text => text
+                .split(',')
+                .map(|length| length.trim().parse())
+                .collect::<Result<_, _>>()
+                .map_err(|_| self.refuse("sequences", text, "lengths as \"470, 509, 506\""))?,
+        };
+        Ok(())
+    }
+
     fn tokens_of(&self, entry: &Entry) -> u64 {
         let default = entry.sequence.map_or(1, |sequence| sequence.0);
         // A prompt leaves room for what is generated.
@@ -273,11 +336,11 @@ pub fn forward(spec: &ModelSpec) -> Result<Tape, ModelError> {
     let entry = spec.validate()?;
     let tokens = spec.tokens_of(entry);
     let cache = (spec.task == Task::Inference).then(|| tokens + u64::from(spec.tokens));
-    Ok(record(spec, entry, tokens, cache))
+    record(spec, entry, tokens, cache)
 }
 
-fn record(spec: &ModelSpec, entry: &Entry, tokens: u64, cache: Option<u64>) -> Tape {
-    let mut net = Net::new(spec.precision, spec.task == Task::Training);
+fn record(spec: &ModelSpec, entry: &Entry, tokens: u64, cache: Option<u64>) -> Result<Tape, ModelError> {
+    let mut net = Net::new(spec.precision, spec.task == Task::Training, spec.style.clone());
     let net_ = &mut net;
     let batch = spec.batch;
     let side = spec.image.or(entry.image.map(|image| image.0)).unwrap_or(1);
@@ -302,6 +365,14 @@ fn record(spec: &ModelSpec, entry: &Entry, tokens: u64, cache: Option<u64>) -> T
             };
             transformer::bert(net_, batch, tokens, size, save);
         }
+        "bert-encoder" => {
+            let size = Bert {
+                width: 768,
+                layers: 12,
+                heads: 12,
+            };
+            transformer::bert_encoder(net_, batch, tokens, size, save);
+        }
         "gpt2" => transformer::gpt2(net_, batch, tokens, gpt2(768, 12, 12), save, cache),
         "gpt2-medium" => transformer::gpt2(net_, batch, tokens, gpt2(1024, 24, 16), save, cache),
         "gpt2-large" => transformer::gpt2(net_, batch, tokens, gpt2(1280, 36, 20), save, cache),
@@ -318,7 +389,15 @@ fn record(spec: &ModelSpec, entry: &Entry, tokens: u64, cache: Option<u64>) -> T
         "dlrm" => sparse::dlrm(net_, batch),
         _ => sparse::gcn(net_, batch * 1000),
     }
-    net.finish()
+    let tape = net
+        .finish()
+        .map_err(|(key, value, accepted)| spec.refuse(key, value, accepted))?;
+    let samples = tape.nodes.iter().filter_map(|node| node.columns);
+    if samples.fold(0, |sum: u64, columns| sum.saturating_add(columns.samples)) > MOST_NATIVE {
+        let accepted = format!("fewer samples with native convolutions: {MOST_NATIVE} products in a pass");
+        return Err(spec.refuse("batch_size", spec.batch, accepted));
+    }
+    Ok(tape)
 }
 
 /// The program of a model: its parameters in the setup, then the iterations.
@@ -331,14 +410,34 @@ pub fn generate(spec: &ModelSpec) -> Result<Program, ModelError> {
         optimizer: spec.optimizer.or(Some(entry.optimizer)),
         ..spec.clone()
     };
-    let tape = forward(&spec)?;
+    let tapes = passes(&spec)?;
     let mut decode = Vec::new();
     if spec.task == Task::Inference {
         let tokens = spec.tokens_of(entry);
         let length = tokens + u64::from(spec.tokens);
         for _ in 0..spec.tokens {
-            decode.push(record(&spec, entry, 1, Some(length)));
+            decode.push(record(&spec, entry, 1, Some(length))?);
         }
     }
-    Ok(step::program(&tape, &spec, &decode))
+    Ok(step::program(&tapes, &spec, &decode))
 }
+
+/// The forward pass of each iteration: one, or as many as lengths are given.
+fn passes(spec: &ModelSpec) -> Result<Vec<Tape>, ModelError> {
+    if spec.sequences.is_empty() {
+        return Ok(vec![forward(spec)?]);
+    }
+    let of = |tokens: &u64| {
+        let one = ModelSpec {
+            sequence: Some(*tokens),
+            sequences: Vec::new(),
+            ..spec.clone()
+        };
+        forward(&one)
+    };
+    spec.sequences.iter().map(of).collect()
+}
+
+/// Launches that a program of native convolutions may make in a forward pass: a convolution launches kernels
+/// for every sample.
+const MOST_NATIVE: u64 = 1 << 22;

@@ -42,6 +42,80 @@ pub enum Implementation {
     Fused,
 }
 
+/// How convolutions run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Convolution {
+    /// As one implicit product over the batch (cuDNN).
+    #[default]
+    Implicit,
+    /// Sample by sample: the image's columns, then their product with the filters (PyTorch without cuDNN).
+    Native,
+}
+
+/// How attention runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Attention {
+    /// As one kernel that keeps no scores.
+    #[default]
+    Fused,
+    /// Scores, mask, softmax and dropout as tensors between two batched products.
+    Eager,
+}
+
+/// What a loss compares with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Targets {
+    /// The number of the right class.
+    #[default]
+    Indices,
+    /// A probability of each class.
+    Probabilities,
+}
+
+/// How the layers of a model are written. What a model has no use for is refused if it is not the default.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)] // independent choices, each a key
+pub struct Style {
+    /// Convolutions.
+    pub convolution: Convolution,
+    /// Attention.
+    pub attention: Attention,
+    /// Layer norm and GELU composed of element-wise ops.
+    pub composed: bool,
+    /// Dropout acts.
+    pub dropout: bool,
+    /// What the loss compares with.
+    pub targets: Targets,
+    /// Classes of images; a thousand if absent.
+    pub classes: Option<u64>,
+    /// Rectifiers work in place.
+    pub relu_inplace: bool,
+    /// The convolutions of residual blocks have a bias before their batch norm.
+    pub conv_bias: bool,
+    /// Residual blocks copy their input for the shortcut.
+    pub shortcut_clone: bool,
+    /// A further gradient of a value is added into the first one's memory if nothing else holds it, as
+    /// PyTorch does; a recorder that holds references makes it take new memory.
+    pub adds_in_place: bool,
+}
+
+impl Default for Style {
+    fn default() -> Style {
+        Style {
+            convolution: Convolution::Implicit,
+            attention: Attention::Fused,
+            composed: false,
+            dropout: true,
+            targets: Targets::Indices,
+            classes: None,
+            relu_inplace: true,
+            conv_bias: false,
+            shortcut_clone: false,
+            adds_in_place: true,
+        }
+    }
+}
+
 /// What is run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Task {
@@ -101,6 +175,9 @@ macro_rules! named {
 named!(Precision { "fp32" => Precision::Fp32, "tf32" => Precision::Tf32, "bf16" => Precision::Bf16, "fp16" => Precision::Fp16 });
 named!(Optimizer { "sgd" => Optimizer::Sgd, "momentum" => Optimizer::Momentum, "adam" => Optimizer::Adam, "adamw" => Optimizer::AdamW });
 named!(Implementation { "foreach" => Implementation::Foreach, "fused" => Implementation::Fused });
+named!(Convolution { "implicit" => Convolution::Implicit, "native" => Convolution::Native });
+named!(Attention { "fused" => Attention::Fused, "eager" => Attention::Eager });
+named!(Targets { "indices" => Targets::Indices, "probabilities" => Targets::Probabilities });
 named!(Task { "training" => Task::Training, "inference" => Task::Inference });
 named!(ZeroGrad { "after-step" => ZeroGrad::AfterStep, "before-backward" => ZeroGrad::BeforeBackward });
 
@@ -113,6 +190,8 @@ pub struct ModelSpec {
     pub batch: u64,
     /// Tokens of a sequence (of the prompt, in inference); the model's own default if absent.
     pub sequence: Option<u64>,
+    /// Tokens of a sequence in each iteration, instead of one length for all; the last ones go on.
+    pub sequences: Vec<u64>,
     /// Height and width of an image; the model's own default if absent.
     pub image: Option<u64>,
     /// Number format.
@@ -133,6 +212,8 @@ pub struct ModelSpec {
     pub tokens: u32,
     /// Iterations of the program.
     pub iterations: u32,
+    /// How its layers are written.
+    pub style: Style,
 }
 
 impl ModelSpec {
@@ -142,6 +223,7 @@ impl ModelSpec {
             name: name.to_owned(),
             batch: 8,
             sequence: None,
+            sequences: Vec::new(),
             image: None,
             precision: Precision::Fp32,
             optimizer: None,
@@ -152,6 +234,7 @@ impl ModelSpec {
             task: Task::Training,
             tokens: 8,
             iterations: 3,
+            style: Style::default(),
         }
     }
 }

@@ -8,9 +8,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::optimizer;
 use super::spec::{ModelSpec, Task, ZeroGrad};
 use super::tape::{Node, Ref, Tape, Var};
+use super::{native, optimizer};
 use crate::class::multiplies;
 use crate::math::Math;
 use crate::program::{Op, Piece, Program};
@@ -28,6 +28,8 @@ pub(super) struct Emitter<'a> {
     names: HashMap<&'static str, (Arc<str>, Math)>,
     /// Arithmetic of the products.
     products: Math,
+    /// Gradients are added into one that nothing else holds.
+    adds_in_place: bool,
     pub params: Vec<Tensor>,
     pub grads: Vec<Option<Tensor>>,
     /// Tensor of each storage that is live.
@@ -51,7 +53,7 @@ struct Gradients {
 }
 
 impl<'a> Emitter<'a> {
-    fn new(tape: &'a Tape, products: Math) -> Emitter<'a> {
+    fn new(tape: &'a Tape, products: Math, adds_in_place: bool) -> Emitter<'a> {
         let mut made_in = vec![None; tape.storages.len()];
         for node in tape.nodes.iter().filter(|node| node.segment.is_some()) {
             for y in &node.outputs {
@@ -66,6 +68,7 @@ impl<'a> Emitter<'a> {
             bytes: HashMap::new(),
             names: HashMap::new(),
             products,
+            adds_in_place,
             params: Vec::new(),
             grads: vec![None; tape.params.len()],
             storages: vec![None; tape.storages.len()],
@@ -167,12 +170,27 @@ impl<'a> Emitter<'a> {
         }
     }
 
+    /// Another pass over the same parameters; nothing of the one before is left.
+    fn begin(&mut self, tape: &'a Tape) {
+        let next = Emitter::new(tape, self.products, self.adds_in_place);
+        self.tape = tape;
+        self.made_in = next.made_in;
+        self.storages = next.storages;
+        self.forward_uses = next.forward_uses;
+        self.backward_uses = next.backward_uses;
+        self.permanent = next.permanent;
+    }
+
     fn forward_node(&mut self, node: &Node, inputs_count: bool) {
         if let Some(op) = node.op {
             let mut reads: Vec<Piece> = node.inputs.iter().map(|x| self.piece(*x)).collect();
             reads.extend(node.params.iter().map(|p| self.whole(self.params[p.0 as usize])));
             let writes: Vec<Piece> = node.outputs.iter().map(|y| self.piece(*y)).collect();
-            self.sparse_kernel(op, reads, writes, node.flops, 1, node.gathered);
+            if let Some(columns) = node.columns {
+                native::forward(self, columns, &reads, writes[0], node.flops);
+            } else {
+                self.sparse_kernel(op, reads, writes, node.flops, node.launches, node.gathered);
+            }
         }
         if inputs_count {
             for x in &node.inputs {
@@ -209,8 +227,12 @@ fn saved<'n>(tape: &'n Tape, node: &'n Node) -> impl Iterator<Item = Var> + 'n {
 }
 
 /// The program of a model.
-pub(super) fn program(tape: &Tape, spec: &ModelSpec, decode: &[Tape]) -> Program {
-    let mut emitter = Emitter::new(tape, spec.precision.math());
+///
+/// # Panics
+/// Without a pass.
+pub(super) fn program(tapes: &[Tape], spec: &ModelSpec, decode: &[Tape]) -> Program {
+    let tape = &tapes[0];
+    let mut emitter = Emitter::new(tape, spec.precision.math(), spec.style.adds_in_place);
     let mut program = Program {
         name: spec.name.clone(),
         setup: Vec::new(),
@@ -237,7 +259,10 @@ pub(super) fn program(tape: &Tape, spec: &ModelSpec, decode: &[Tape]) -> Program
     }
     program.setup = std::mem::take(&mut emitter.ops);
     let mut states = optimizer::States::default();
-    for iteration in 0..spec.iterations.max(1) {
+    for iteration in 0..(spec.iterations.max(1) as usize).max(tapes.len()) {
+        if tapes.len() > 1 {
+            emitter.begin(&tapes[iteration.min(tapes.len() - 1)]);
+        }
         match spec.task {
             Task::Training => {
                 for micro in 0..spec.accumulation.max(1) {
@@ -259,7 +284,6 @@ pub(super) fn program(tape: &Tape, spec: &ModelSpec, decode: &[Tape]) -> Program
                 }
             }
         }
-        let _ = iteration;
         program.iterations.push(std::mem::take(&mut emitter.ops));
     }
     program
@@ -281,7 +305,7 @@ fn decode_pass(emitter: &mut Emitter<'_>, pass: &Tape) {
         bytes: std::mem::take(&mut emitter.bytes),
         names: std::mem::take(&mut emitter.names),
         params: emitter.params.clone(),
-        ..Emitter::new(pass, emitter.products)
+        ..Emitter::new(pass, emitter.products, emitter.adds_in_place)
     };
     for (ours, theirs) in pass.caches.iter().zip(&emitter.tape.caches) {
         inner.permanent[*ours as usize] = true;
@@ -438,6 +462,39 @@ fn recompute(emitter: &mut Emitter<'_>, segment: u32) {
     }
 }
 
+/// Temporaries of a backward op: each goes after the kernel that reads it last.
+struct Temporaries {
+    live: Vec<Option<Tensor>>,
+    last: Vec<usize>,
+}
+
+impl Temporaries {
+    fn of(node: &Node) -> Temporaries {
+        let mut last = vec![0; node.temporaries.len()];
+        for (at, kernel) in node.backward.iter().enumerate() {
+            for read in &kernel.reads {
+                if let Ref::Temp(k) = read {
+                    last[*k] = at;
+                }
+            }
+        }
+        Temporaries {
+            live: vec![None; last.len()],
+            last,
+        }
+    }
+
+    fn free_after(&mut self, emitter: &mut Emitter<'_>, at: usize) {
+        for (live, last) in self.live.iter_mut().zip(&self.last) {
+            if *last == at
+                && let Some(t) = live.take()
+            {
+                emitter.free(t);
+            }
+        }
+    }
+}
+
 fn backward_node(emitter: &mut Emitter<'_>, node: &Node, gradients: &mut Gradients) {
     let tape = emitter.tape;
     // Gradients of the outputs, through views.
@@ -449,7 +506,8 @@ fn backward_node(emitter: &mut Emitter<'_>, node: &Node, gradients: &mut Gradien
     if outputs.iter().all(Option::is_none) {
         return;
     }
-    for kernel in &node.backward {
+    let mut temporaries = Temporaries::of(node);
+    for (at, kernel) in node.backward.iter().enumerate() {
         let mut reads = Vec::new();
         for read in &kernel.reads {
             match read {
@@ -457,6 +515,7 @@ fn backward_node(emitter: &mut Emitter<'_>, node: &Node, gradients: &mut Gradien
                 Ref::In(i) => reads.push(emitter.piece(node.inputs[*i])),
                 Ref::Out(k) => reads.push(emitter.piece(node.outputs[*k])),
                 Ref::Param(p) => reads.push(emitter.whole(emitter.params[node.params[*p].0 as usize])),
+                Ref::Temp(k) => reads.extend(temporaries.live[*k].map(|t| emitter.whole(t))),
                 Ref::GradIn(_) | Ref::GradParam(_) => {}
             }
         }
@@ -478,13 +537,24 @@ fn backward_node(emitter: &mut Emitter<'_>, node: &Node, gradients: &mut Gradien
                     writes.push(emitter.whole(t));
                     made.push((None, Some(param), t));
                 }
+                Ref::Temp(k) => {
+                    let t = temporaries.live[*k].unwrap_or_else(|| emitter.alloc(node.temporaries[*k]));
+                    temporaries.live[*k] = Some(t);
+                    writes.push(emitter.whole(t));
+                }
                 _ => {}
             }
         }
         if writes.is_empty() {
             continue;
         }
-        emitter.kernel(kernel.op, reads, writes, kernel.flops, 1);
+        if let Some(columns) = node.columns {
+            let images = kernel.writes.first() == Some(&Ref::GradIn(0));
+            native::backward(emitter, columns, &reads, (images, &writes), kernel.flops);
+        } else {
+            emitter.kernel(kernel.op, reads, writes, kernel.flops, kernel.launches);
+        }
+        temporaries.free_after(emitter, at);
         for (input, param, t) in made {
             if let Some(x) = input {
                 give(emitter, gradients, root(tape, x), t);
@@ -556,13 +626,20 @@ fn give(emitter: &mut Emitter<'_>, gradients: &mut Gradients, x: Var, t: Tensor)
     give_held(emitter, gradients, x, piece);
 }
 
-/// A value gets a gradient that is counted for it already; a second one and the first are added into a new
-/// tensor, as the recorded runs do without exception.
+/// A value gets a gradient that is counted for it already; a second one is added into the first if nothing
+/// else holds that (PyTorch's autograd, `InputBuffer::accumulate`), else both go into a new tensor.
 fn give_held(emitter: &mut Emitter<'_>, gradients: &mut Gradients, x: Var, second: Piece) {
     let Some(first) = gradients.of.get(&x).copied() else {
         gradients.of.insert(x, second);
         return;
     };
+    let alone = gradients.holders.get(&first.0) == Some(&1);
+    let whole = first == emitter.whole(first.0) && first.2 == emitter.tape.value(x).bytes();
+    if emitter.adds_in_place && alone && whole {
+        emitter.kernel("add_", vec![first, second], vec![first], 0, 1);
+        release(emitter, gradients, second.0);
+        return;
+    }
     let sum = emitter.alloc(first.2);
     let w = emitter.whole(sum);
     emitter.kernel("add", vec![first, second], vec![w], 0, 1);

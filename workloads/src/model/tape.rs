@@ -80,6 +80,8 @@ pub enum Ref {
     GradIn(usize),
     /// Gradient of a parameter: written.
     GradParam(usize),
+    /// A temporary of the backward op, of the node's `temporaries`.
+    Temp(usize),
 }
 
 /// One kernel of a backward op.
@@ -93,6 +95,19 @@ pub struct BackKernel {
     pub writes: Vec<Ref>,
     /// Floating point operations.
     pub flops: u64,
+    /// Kernels that it launches; none for a copy.
+    pub launches: u32,
+}
+
+/// A convolution that runs sample by sample over a buffer of columns (PyTorch without cuDNN).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Columns {
+    /// Samples.
+    pub samples: u64,
+    /// Bytes of the columns of one sample.
+    pub bytes: u64,
+    /// The image is its own columns: one weight a channel, no step, no border.
+    pub pointwise: bool,
 }
 
 /// One forward op.
@@ -110,10 +125,16 @@ pub struct Node {
     pub outputs: Vec<Var>,
     /// Floating point operations, 2 per multiply-add.
     pub flops: u64,
+    /// Kernels that it launches; none for a copy.
+    pub launches: u32,
+    /// It is a convolution over columns.
+    pub columns: Option<Columns>,
     /// Rows of a table are picked: only so many bytes of the parameter are read.
     pub gathered: Option<u64>,
     /// Its backward kernels, in order.
     pub backward: Vec<BackKernel>,
+    /// Bytes of the temporaries of the backward op.
+    pub temporaries: Vec<u64>,
     /// Gradients that pass through unchanged: (output, input).
     pub pass: Vec<(usize, usize)>,
     /// Checkpointed segment that it belongs to.

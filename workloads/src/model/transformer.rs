@@ -1,6 +1,6 @@
 //! Transformers, as torchvision and the transformers library build them.
 
-use super::net::{Net, window};
+use super::net::{Mask, Net, window};
 use super::tape::{Dtype, Param, Var};
 
 /// Vision transformer B/16 (Dosovitskiy et al. 2021).
@@ -8,7 +8,8 @@ pub(super) fn vit_b_16(net: &mut Net, batch: u64, side: u64, checkpoint: bool) {
     const WIDTH: u64 = 768;
     const HEADS: u64 = 12;
     let x = net.input(&[batch, 3, side, side], Dtype::F32);
-    let target = net.input(&[batch], Dtype::I64);
+    let classes = net.classes();
+    let target = net.targets(batch, classes);
     let x = net.conv2d("conv_proj", x, WIDTH, window(16, 16, 0), true);
     let tokens = (side / 16) * (side / 16) + 1;
     let shape = [batch, tokens, WIDTH];
@@ -36,7 +37,7 @@ pub(super) fn vit_b_16(net: &mut Net, batch: u64, side: u64, checkpoint: bool) {
                     let parts = net.split(qkv, &[WIDTH; 3]);
                     let heads = [batch, HEADS, tokens, WIDTH / HEADS];
                     let [q, k, v] = [0, 1, 2].map(|i| net.view(parts[i], &heads));
-                    let y = net.attention([q, k, v], None);
+                    let y = net.attention([q, k, v], Mask::None, false);
                     let y = net.view(y, &shape);
                     let y = swapped(net, y);
                     net.linear("out_proj", y, WIDTH, true)
@@ -52,7 +53,7 @@ pub(super) fn vit_b_16(net: &mut Net, batch: u64, side: u64, checkpoint: bool) {
     }
     let x = net.layer_norm("encoder.ln", x);
     let x = net.slice(x, &[batch, WIDTH]);
-    let x = net.linear("heads.head", x, 1000, true);
+    let x = net.linear("heads.head", x, classes, true);
     net.cross_entropy(x, target);
 }
 
@@ -102,7 +103,7 @@ pub(super) fn bert(net: &mut Net, batch: u64, tokens: u64, size: Bert, checkpoin
                     let y = net.linear(&format!("attention.self.{name}"), x, width, true);
                     net.view(y, &head)
                 });
-                let y = net.attention(qkv, None);
+                let y = net.attention(qkv, Mask::Padding, true);
                 let y = net.view(y, &shape);
                 let y = net.linear("attention.output.dense", y, width, true);
                 let y = net.dropout(y);
@@ -130,6 +131,63 @@ pub(super) fn bert(net: &mut Net, batch: u64, tokens: u64, size: Bert, checkpoin
     let a = net.cross_entropy(logits, target);
     let b = net.cross_entropy(related, next);
     net.add(a, b);
+}
+
+/// The encoder of BERT as many write it for themselves: layers that normalise first, sinusoidal positions, a
+/// third segment for padding, no vocabulary head; the loss compares the last layer with its targets.
+pub(super) fn bert_encoder(net: &mut Net, batch: u64, tokens: u64, size: Bert, checkpoint: bool) {
+    const WORDS: u64 = 30_522;
+    let Bert { width, layers, heads } = size;
+    let ids = net.input(&[batch, tokens], Dtype::I64);
+    let target = net.targets(batch * tokens, width);
+    // Sinusoids.
+    net.buffer(512 * width * 4);
+    let shape = [batch, tokens, width];
+    let segments = net.helper("zeros_like", &[ids], &[batch, tokens], Dtype::I64);
+    let seen = net.helper("gt", &[ids], &[batch, tokens], Dtype::Bool);
+    net.helper("repeat", &[seen], &[batch, tokens, tokens], Dtype::Bool);
+    let words = net.scope("embedding.token", |net| net.param("weight", &[WORDS, width]));
+    let x = net.embedding(ids, words, &shape);
+    let x = net.scalar("add", x);
+    let table = net.scope("embedding.segment", |net| net.param("weight", &[3, width]));
+    let segments = net.embedding(segments, table, &shape);
+    let x = net.add(x, segments);
+    let mut x = net.dropout(x);
+    for layer in 0..layers {
+        x = net.scope(format!("transformer_blocks.{layer}"), |net| {
+            net.checkpoint(checkpoint, |net| {
+                let head = [batch, heads, tokens, width / heads];
+                let y = encoder_norm(net, "input_sublayer.norm", x);
+                let qkv = [0, 1, 2].map(|i| {
+                    let z = net.linear(&format!("attention.linear_layers.{i}"), y, width, true);
+                    net.view(z, &head)
+                });
+                let y = net.attention(qkv, Mask::Padding, true);
+                let y = net.view(y, &shape);
+                let y = net.linear("attention.output_linear", y, width, true);
+                let y = net.dropout(y);
+                let x = net.add(x, y);
+                let y = encoder_norm(net, "output_sublayer.norm", x);
+                let y = net.linear("feed_forward.w_1", y, 4 * width, true);
+                let y = net.gelu(y);
+                let y = net.dropout(y);
+                let y = net.linear("feed_forward.w_2", y, width, true);
+                let y = net.dropout(y);
+                let x = net.add(x, y);
+                net.dropout(x)
+            })
+        });
+    }
+    let x = net.view(x, &[batch * tokens, width]);
+    net.cross_entropy(x, target);
+}
+
+fn encoder_norm(net: &mut Net, name: &str, x: Var) -> Var {
+    if net.composed() {
+        net.layer_norm_by_deviation(name, x)
+    } else {
+        net.layer_norm(name, x)
+    }
 }
 
 /// Size of a GPT-2.
@@ -165,10 +223,17 @@ pub(super) fn gpt2(net: &mut Net, batch: u64, tokens: u64, size: Gpt2, checkpoin
                     let qkv = net.linear("c_attn", y, 3 * width, true);
                     let parts = net.split(qkv, &[width; 3]);
                     let head = [batch, heads, tokens, width / heads];
-                    // Views of the parts, made contiguous: value, key, query.
-                    let [q, k, v] = [0, 1, 2].map(|i| net.clone_as(parts[i], &head));
+                    // Views of the parts; the fused kernel wants them contiguous: value, key, query.
+                    let fused = !net.eager();
+                    let [q, k, v] = [0, 1, 2].map(|i| {
+                        if fused {
+                            net.clone_as(parts[i], &head)
+                        } else {
+                            net.view(parts[i], &head)
+                        }
+                    });
                     let [k, v] = cached(net, [k, v], cache, batch, heads, width / heads);
-                    let y = net.attention([q, k, v], None);
+                    let y = net.attention([q, k, v], Mask::Causal, true);
                     let y = net.view(y, &shape);
                     let y = net.linear("c_proj", y, width, true);
                     net.scope("resid_dropout", |net| net.dropout(y))
@@ -176,7 +241,7 @@ pub(super) fn gpt2(net: &mut Net, batch: u64, tokens: u64, size: Gpt2, checkpoin
                 let x = net.add(y, x);
                 let y = net.layer_norm("ln_2", x);
                 let y = net.linear("mlp.c_fc", y, 4 * width, true);
-                let y = net.scope("mlp.act", |net| gelu_new(net, y));
+                let y = net.scope("mlp.act", |net| net.gelu_tanh(y));
                 let y = net.linear("mlp.c_proj", y, width, true);
                 let y = net.scope("mlp.dropout", |net| net.dropout(y));
                 net.add(x, y)
@@ -214,19 +279,6 @@ fn language_head(net: &mut Net, x: Var, table: Param, words: u64, batch: u64, to
     net.cross_entropy(logits, shifted);
 }
 
-/// The tanh approximation of GELU from element-wise ops:
-/// 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
-fn gelu_new(net: &mut Net, x: Var) -> Var {
-    let half = net.scalar("mul", x, false);
-    let cube = net.scalar("pow", x, true);
-    let cube = net.scalar("mul", cube, false);
-    let sum = net.add(x, cube);
-    let scaled = net.scalar("mul", sum, false);
-    let t = net.activation("tanh", "tanh_backward", scaled, true);
-    let t = net.scalar("add", t, false);
-    net.mul(half, t)
-}
-
 /// Llama 2 7B (Touvron et al. 2023). With `cache` as for [`gpt2`].
 pub(super) fn llama2_7b(net: &mut Net, batch: u64, tokens: u64, checkpoint: bool, cache: Option<u64>) {
     const WIDTH: u64 = 4096;
@@ -255,14 +307,15 @@ pub(super) fn llama2_7b(net: &mut Net, batch: u64, tokens: u64, checkpoint: bool
                     let q = rotate(net, q, cos, sin);
                     let k = rotate(net, k, cos, sin);
                     let [k, v] = cached(net, [k, v], cache, batch, HEADS, HEAD);
+                    let fused = !net.eager();
                     let [q, k, v] = [q, k, v].map(|y| {
                         let shape = net.shape(y);
-                        net.clone_as(y, &shape)
+                        if fused { net.clone_as(y, &shape) } else { y }
                     });
                     net.helper("scalar_tensor", &[], &[1], Dtype::F32);
                     net.helper("scalar_tensor", &[], &[1], Dtype::F32);
                     let bias = net.helper("where", &[mask], &[batch, 1, tokens, keys], Dtype::F32);
-                    let y = net.attention([q, k, v], Some(bias));
+                    let y = net.attention([q, k, v], Mask::Added(bias), false);
                     let y = net.view(y, &shape);
                     net.linear("o_proj", y, WIDTH, false)
                 });
@@ -289,9 +342,9 @@ fn rms_norm(net: &mut Net, name: &str, x: Var) -> Var {
     net.scope(name, |net| {
         let shape = net.shape(x);
         let rows = [shape[0], shape[1], 1];
-        let square = net.scalar("pow", x, true);
+        let square = net.pow(x, 2);
         let mean = net.mean(square, &rows);
-        let mean = net.scalar("add", mean, false);
+        let mean = net.scalar("add", mean);
         let scale = net.activation("rsqrt", "rsqrt_backward", mean, true);
         let y = net.mul(x, scale);
         let weight = net.param("weight", &[shape[2]]);
@@ -342,7 +395,7 @@ fn rotate(net: &mut Net, x: Var, cos: Var, sin: Var) -> Var {
     let shape = net.shape(x);
     let direct = net.mul(x, cos);
     let parts = net.split(x, &[shape[3] / 2; 2]);
-    let low = net.scalar("neg", parts[1], false);
+    let low = net.scalar("neg", parts[1]);
     let turned = net.cat(&[low, parts[0]], &shape);
     let turned = net.mul(turned, sin);
     net.add(direct, turned)
@@ -429,7 +482,7 @@ fn cross(net: &mut Net, x: Var, memory: Var, heads: u64) -> Var {
     let k = net.view(k, &head(other[1]));
     let v = net.linear("v_proj", memory, width, true);
     let v = net.view(v, &head(other[1]));
-    let y = net.attention([q, k, v], None);
+    let y = net.attention([q, k, v], Mask::None, false);
     let y = net.view(y, &shape);
     net.linear("out_proj", y, width, true)
 }

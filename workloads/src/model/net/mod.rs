@@ -9,18 +9,23 @@ mod moves;
 mod norms;
 mod pooling;
 mod products;
+mod style;
 
 pub use pooling::{Window, window};
+pub use products::Mask;
 
-use super::spec::Precision;
-use super::tape::{BackKernel, Dtype, Node, Param, ParamInfo, Ref, Tape, Value, Var};
+use super::spec::{Precision, Style};
+use super::tape::{BackKernel, Columns, Dtype, Node, Param, ParamInfo, Ref, Tape, Value, Var};
 use Ref::{Grad, GradIn, GradParam};
+use style::Used;
 
 /// A forward pass being recorded.
 pub struct Net {
     tape: Tape,
     path: Vec<String>,
     precision: Precision,
+    style: Style,
+    used: Used,
     training: bool,
     segment: Option<u32>,
     /// Low-precision copies of parameters, made once a pass.
@@ -33,36 +38,64 @@ fn back(op: &'static str, reads: Vec<Ref>, writes: Vec<Ref>, flops: u64) -> Back
         reads,
         writes,
         flops,
+        // A fill with zeros, or a product with the output, comes before some.
+        launches: match op {
+            "max_pool2d_with_indices_backward"
+            | "_adaptive_avg_pool2d_backward"
+            | "_softmax_backward_data"
+            | "nll_loss_backward" => 2,
+            _ => 1,
+        },
     }
 }
 
+/// A step of a backward op that makes no FLOPs worth counting.
+fn step(op: &'static str, reads: &[Ref], write: Ref) -> BackKernel {
+    back(op, reads.to_vec(), vec![write], 0)
+}
+
 /// What a node is made of, beside its outputs.
-#[derive(Default)]
 struct Parts {
     inputs: Vec<Var>,
     params: Vec<Param>,
     flops: u64,
+    launches: u32,
+    columns: Option<Columns>,
+    temporaries: Vec<u64>,
     gathered: Option<u64>,
     backward: Vec<BackKernel>,
     pass: Vec<(usize, usize)>,
 }
 
+impl Default for Parts {
+    fn default() -> Parts {
+        Parts {
+            inputs: Vec::new(),
+            params: Vec::new(),
+            flops: 0,
+            launches: 1,
+            columns: None,
+            temporaries: Vec::new(),
+            gathered: None,
+            backward: Vec::new(),
+            pass: Vec::new(),
+        }
+    }
+}
+
 impl Net {
     /// An empty pass.
-    pub fn new(precision: Precision, training: bool) -> Net {
+    pub fn new(precision: Precision, training: bool, style: Style) -> Net {
         Net {
             tape: Tape::default(),
             path: Vec::new(),
             precision,
+            style,
+            used: Used::default(),
             training,
             segment: None,
             casts: std::collections::HashMap::new(),
         }
-    }
-
-    /// The recorded pass.
-    pub fn finish(self) -> Tape {
-        self.tape
     }
 
     /// Is it a training pass? Dropout acts, and autograd saves.
@@ -174,6 +207,9 @@ impl Net {
             params: parts.params,
             outputs,
             flops: parts.flops,
+            launches: parts.launches,
+            columns: parts.columns,
+            temporaries: parts.temporaries,
             gathered: parts.gathered,
             backward: parts.backward,
             pass: parts.pass,

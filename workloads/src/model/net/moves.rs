@@ -102,6 +102,24 @@ impl Net {
         self.op("clone", parts, &[(shape, dtype)])[0]
     }
 
+    /// A copy of bytes as they lie: no kernel; its gradient passes.
+    pub fn memory_copy(&mut self, x: Var, shape: &[u64]) -> Var {
+        let dtype = self.dtype(x);
+        let parts = Parts {
+            inputs: vec![x],
+            launches: 0,
+            pass: vec![(0, 0)],
+            ..Parts::default()
+        };
+        self.op("clone", parts, &[(shape, dtype)])[0]
+    }
+
+    /// A contiguous copy whose gradient is copied back into the order of the original.
+    pub fn reorder(&mut self, x: Var, shape: &[u64]) -> Var {
+        let outputs = [(shape, self.dtype(x))];
+        self.unary("clone", x, ("clone", vec![Grad(0)]), &outputs)
+    }
+
     /// Rows of a table, `[batch, tokens, dim]`; the gradient of the table is dense.
     pub fn embedding(&mut self, indices: Var, table: Param, shape: &[u64]) -> Var {
         let bytes = shape.iter().product::<u64>() * 4;

@@ -1,8 +1,21 @@
 //! Products: matrix, batched, sparse, convolution, attention.
 
-use super::super::tape::{Dtype, Param, Ref, Var};
+use super::super::tape::{Columns, Dtype, Param, Ref, Var};
 use super::Ref::{Grad, GradIn, GradParam, In, Out};
-use super::{Net, Parts, Window, back};
+use super::{Net, Parts, Window, back, step};
+
+/// What attention must not see.
+#[derive(Clone, Copy, Debug)]
+pub enum Mask {
+    /// Nothing is hidden.
+    None,
+    /// Later tokens, known from the shape.
+    Causal,
+    /// Padding, known from the input.
+    Padding,
+    /// A tensor that is added to the scores.
+    Added(Var),
+}
 
 impl Net {
     /// A parameter as an operand of a product: its low-precision copy, if there is one, or itself. Answers
@@ -125,14 +138,28 @@ impl Net {
             parts
                 .backward
                 .push(back("convolution_backward", reads, writes, cost));
+            if net.native_convolution() {
+                parts.columns = Some(Columns {
+                    samples: batch,
+                    bytes: channels * kh * kw * height * width * dtype.bytes(),
+                    pointwise: (kh, kw, window.stride, window.padding) == (1, 1, 1, (0, 0)),
+                });
+            }
             net.op("convolution", parts, &[(&[batch, out, height, width], dtype)])[0]
         })
     }
 
-    /// Fused attention of `[batch, heads, tokens, dim]`; the row sums are padded to 32 rows. `mask` is
-    /// read, and saved.
-    pub fn attention(&mut self, [q, k, v]: [Var; 3], mask: Option<Var>) -> Var {
+    /// Attention of `[batch, heads, tokens, dim]`. Fused, the row sums are padded to 32 rows, and a mask that
+    /// is a tensor is read and saved.
+    pub fn attention(&mut self, [q, k, v]: [Var; 3], mask: Mask, dropout: bool) -> Var {
         let [q, k, v] = [self.operand(q), self.operand(k), self.operand(v)];
+        if self.eager() {
+            return self.eager_attention([q, k, v], mask, dropout);
+        }
+        let mask = match mask {
+            Mask::Added(mask) => Some(mask),
+            Mask::None | Mask::Causal | Mask::Padding => None,
+        };
         let (shape, keys) = (self.shape(q), self.shape(k)[2]);
         let (batch, heads, tokens, width) = (shape[0], shape[1], shape[2], shape[3]);
         let flops = 4 * batch * heads * tokens * keys * width;
@@ -163,6 +190,75 @@ impl Net {
             (seed, Dtype::I64),
         ];
         self.op("_scaled_dot_product_efficient_attention", parts, &outputs)[0]
+    }
+
+    /// Attention whose scores, masked scores and probabilities are tensors. Batched products want each head's
+    /// rows behind each other, and the result goes back to rows of all heads: copies, there and back.
+    fn eager_attention(&mut self, qkv: [Var; 3], mask: Mask, dropout: bool) -> Var {
+        let shape = self.shape(qkv[0]);
+        let (batch, heads, tokens, width) = (shape[0], shape[1], shape[2], shape[3]);
+        let keys = self.shape(qkv[1])[2];
+        let rows = [[tokens, width], [width, keys], [keys, width]];
+        let [q, k] = [0, 1].map(|i| self.reorder(qkv[i], &[batch * heads, rows[i][0], rows[i][1]]));
+        let scores = self.bmm(q, k);
+        let scores = self.view(scores, &[batch, heads, tokens, keys]);
+        let scores = self.scalar("div", scores);
+        let scores = self.masked(scores, mask);
+        let scores = self.cast(scores, Dtype::F32);
+        let probabilities = self.activation("_softmax", "_softmax_backward_data", scores, true);
+        let probabilities = if dropout {
+            self.dropout(probabilities)
+        } else {
+            probabilities
+        };
+        let probabilities = self.operand(probabilities);
+        let probabilities = self.view(probabilities, &[batch * heads, tokens, keys]);
+        let v = self.reorder(qkv[2], &[batch * heads, keys, width]);
+        let y = self.bmm(probabilities, v);
+        self.reorder(y, &shape)
+    }
+
+    /// Scores with what must not be seen made very small.
+    fn masked(&mut self, scores: Var, mask: Mask) -> Var {
+        let shape = self.shape(scores);
+        let [batch, _, tokens, keys] = shape[..] else {
+            return scores;
+        };
+        match mask {
+            Mask::None => scores,
+            // w b - 10^4 (1 - b), with b of ones and zeros, as OpenAI's code has it.
+            Mask::Causal => {
+                let kept = self.scalar("mul", scores);
+                let hidden = self.helper("rsub", &[], &[tokens, keys], Dtype::F32);
+                let hidden = self.helper("mul", &[hidden], &[tokens, keys], Dtype::F32);
+                let outputs = [(&shape[..], self.dtype(kept))];
+                let parts = Parts {
+                    inputs: vec![kept, hidden],
+                    pass: vec![(0, 0)],
+                    ..Parts::default()
+                };
+                self.op("sub", parts, &outputs)[0]
+            }
+            Mask::Padding => {
+                let hidden = self.helper("eq", &[], &[batch, tokens, keys], Dtype::Bool);
+                let outputs = [(&shape[..], self.dtype(scores))];
+                let parts = Parts {
+                    inputs: vec![scores, hidden],
+                    backward: vec![step("masked_fill", &[Grad(0), In(1)], GradIn(0))],
+                    ..Parts::default()
+                };
+                self.op("masked_fill", parts, &outputs)[0]
+            }
+            Mask::Added(mask) => {
+                let outputs = [(&shape[..], self.dtype(scores))];
+                let parts = Parts {
+                    inputs: vec![scores, mask],
+                    pass: vec![(0, 0)],
+                    ..Parts::default()
+                };
+                self.op("add", parts, &outputs)[0]
+            }
+        }
     }
 
     /// Sums of rows over the edges of a graph (a sparse matrix product); the gradient goes along the edges
