@@ -8,8 +8,8 @@ use sim_core::access::{Access, AccessPattern, MappedPages, StepAccesses};
 use sim_core::pages::{ByteRange, Page};
 use workloads::graph::{GraphSource, shared};
 use workloads::pattern::{
-    Axis, Gather, KernelPattern, Lockstep, PatternSpec, Phase, Place, SweepOrder, Touch, Walk, Window,
-    WindowsSpec,
+    Axis, Gather, KernelPattern, Lockstep, PatternSpec, Phase, Place, RecordedSpec, SweepOrder, Touch, Walk,
+    Window, WindowsSpec,
 };
 
 /// Pages that have a PTE.
@@ -230,6 +230,25 @@ proptest! {
         let spec = PatternSpec::new(256, walk);
         spec.check(reads.len(), writes.len()).map_err(TestCaseError::fail)?;
         check(&spec.place(&reads, &writes, None).unwrap(), holes, seed)?;
+    }
+
+    #[test]
+    fn recordings_keep_the_contract(
+        accesses in prop::collection::vec(
+            prop::collection::vec((0..4_u32, 0..2_u32, 0..40_000_u64, 1..20_000_u64, 1..9_u16), 0..8),
+            1..30,
+        ),
+        bytes in [1..60_000_u64, 1..60_000],
+        holes in 0..60_u64,
+        seed in any::<u64>(),
+    ) {
+        let mut blocks = accesses;
+        for block in &mut blocks {
+            block.sort_by_key(|access| access.0);
+        }
+        let spec = PatternSpec::new(256, Walk::Recorded(RecordedSpec { steps: 4, blocks }.into()));
+        spec.check(1, 1).map_err(TestCaseError::fail)?;
+        check(&spec.place(&[range(1000, bytes[0])], &[range(3000, bytes[1])], None).unwrap(), holes, seed)?;
     }
 
     #[test]

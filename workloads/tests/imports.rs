@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use workloads::import::{ImportError, Imported, Limits, import};
+use workloads::pattern::Walk;
 use workloads::program::Op;
 
 fn write(folder: &Path, name: &str, content: &[u8]) -> PathBuf {
@@ -136,6 +137,73 @@ fn an_instruction_trace_counts_every_page_of_every_lane() {
 }
 
 #[test]
+fn blocks_touch_pages_as_recorded() {
+    let walk = |text: &str| {
+        let imported = read(text.as_bytes()).unwrap();
+        check(&imported);
+        let Some(Op::Kernel { pattern, rb, wb, .. }) = imported.program.iterations[0].last() else {
+            panic!("no kernel");
+        };
+        let spec = pattern.as_ref().expect("a pattern").as_ref().clone();
+        let Walk::Recorded(walk) = spec.walk else {
+            panic!("not recorded");
+        };
+        ((spec.threads, spec.blocks_per_sm), walk, (*rb, *wb))
+    };
+    // The load reaches two pages, the store waits for it; 5 and 4 sectors, the last 16 bytes across two pages.
+    let (shape, one, traffic) = walk(TRACE);
+    assert_eq!(shape, (32, None));
+    assert_eq!(
+        (one.steps, one.blocks.clone()),
+        (1, vec![vec![(0, 0, 0, 8192, 1), (0, 1, 0, 5 * 4096, 1)]])
+    );
+    assert_eq!(traffic, (5 * 32, 5 * 32));
+    // A chain: each load needs the one before. Two warps, of two blocks that swap their pages.
+    let chain = |second: &str| {
+        format!(
+            "-kernel name = chase\n-block dim = (64,1,1)\n-nregs = 255\n-accelsim tracer version = 5\n#BEGIN_TB\nwarp = 0\n\
+             0000 1 1 R2 LDG.E 1 R2 4 0 0x7f0000000000\n0010 1 1 R4 LDG.E 1 {second} 4 0 0x7f0000001000\n\
+             0020 1 1 R4 LDG.E 1 R4 4 0 0x7f0000001020\nwarp = 1\n0000 1 1 R2 LDG.E 1 R9 4 0 0x7f0000000000\n#END_TB\n\
+             #BEGIN_TB\nwarp = 0\n0000 1 1 R2 LDG.E 1 R9 4 0 0x7f0000001000\n#END_TB\n"
+        )
+    };
+    let ((threads, per_sm), dependent, _) = walk(&chain("R2"));
+    // 256 registers of 64 threads: 4 blocks.
+    assert_eq!((threads, per_sm), (64, Some(4)));
+    // The third load goes to a page that the second has touched.
+    assert_eq!(dependent.steps, 2);
+    assert_eq!(
+        dependent.blocks,
+        [
+            vec![(0, 0, 0, 4096, 2), (1, 0, 4096, 4096, 1)],
+            vec![(0, 0, 4096, 4096, 1)]
+        ]
+    );
+    let (_, independent, _) = walk(&chain("R8"));
+    assert_eq!(independent.steps, 1);
+    assert_eq!(independent.blocks[0], [(0, 0, 0, 4096, 2), (0, 0, 4096, 4096, 1)]);
+    // Before version 3 every line names its block and warp, and blocks take turns.
+    let (_, old, _) = walk(
+        "-kernel name = k\n-accelsim tracer version = 2\n\
+         1 0 0 0 0000 1 1 R2 LDG.E 1 R9 4 0 0x7f0000001000\n0 0 0 0 0000 1 1 R2 LDG.E 1 R9 4 0 0x7f0000000000\n\
+         1 0 0 1 0000 1 1 R2 LDG.E 1 R9 4 0 0x7f0000001000\n",
+    );
+    assert_eq!(
+        old.blocks,
+        [vec![(0, 0, 4096, 4096, 2)], vec![(0, 0, 0, 4096, 1)]]
+    );
+    // Shared and local memory seen through generic addresses is no device memory.
+    let generic = TRACE
+        .replace("#traces", "-shmem base_addr = 0x00007e0000000000\n#traces")
+        .replace(
+            "#END_TB",
+            "0018 1 1 R4 LD.E 1 R2 4 0 0x7e0000000100\n0020 1 0 LDGSTS.E 2 R6 R9 4 0 0x80 0 0x7f0000004000 0\n#END_TB",
+        );
+    let (_, kept, _) = walk(&generic);
+    assert_eq!(kept.blocks[0].iter().map(|a| a.3).sum::<u64>(), 8 * 4096);
+}
+
+#[test]
 fn what_cannot_be_imported_says_why() {
     let deep = format!(
         "{{\"traceEvents\":[{{\"args\":{{\"Input Dims\":{}",
@@ -187,6 +255,16 @@ fn what_cannot_be_imported_says_why() {
 
 #[test]
 fn archives_that_grow_without_end_are_cut_off() {
+    let mut xz = liblzma::write::XzEncoder::new(Vec::new(), 6);
+    xz.write_all(TRACE.as_bytes()).unwrap();
+    let xz = xz.finish().unwrap();
+    assert_eq!(read(&xz).unwrap().report.kernels, 1);
+    assert!(
+        read(&xz[..xz.len() / 2])
+            .unwrap_err()
+            .to_string()
+            .contains("complete")
+    );
     let mut bomb = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     bomb.write_all(b"{\"traceEvents\":[").unwrap();
     for _ in 0..2000 {

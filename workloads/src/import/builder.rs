@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::{Imported, Report};
 use crate::math::Math;
+use crate::pattern::PatternSpec;
 use crate::program::{Op, Piece, Program};
 
 /// A tensor of a program.
@@ -39,6 +40,10 @@ pub(super) struct NewKernel<'a> {
     pub stream: u32,
     pub sparse: bool,
     pub launches: u32,
+    /// Bytes really read and written, where less than the pieces have.
+    pub traffic: Option<(u64, u64)>,
+    /// Which blocks touch what, where it is known.
+    pub pattern: Option<PatternSpec>,
 }
 
 impl Builder {
@@ -163,7 +168,8 @@ impl Builder {
             .or_insert_with_key(|name| Arc::from(name.as_str()));
         let name = Arc::clone(name);
         let sum = |pieces: &[Piece]| pieces.iter().map(|piece| piece.2).sum::<u64>();
-        let (rb, wb) = (sum(&kernel.reads), sum(&kernel.writes));
+        let whole = (sum(&kernel.reads), sum(&kernel.writes));
+        let (rb, wb) = kernel.traffic.unwrap_or(whole);
         self.report.kernels += 1;
         self.report.kernel_bytes += rb + wb;
         self.report.kernel_ns += kernel.ns.unwrap_or(0);
@@ -180,7 +186,7 @@ impl Builder {
             sparse: kernel.sparse,
             stream: kernel.stream,
             ns: kernel.ns,
-            pattern: None,
+            pattern: kernel.pattern.map(Arc::new),
         });
     }
 

@@ -354,7 +354,7 @@ pub fn import(file: &Path, kineto: Option<&Path>, limits: &Limits) -> Result<Imp
                     ns: timing.map(|(ns, _)| *ns),
                     stream: 0,
                     launches: timing.map_or(1, |(_, launches)| *launches),
-                    sparse: false,
+                    ..NewKernel::default()
                 });
             }
         }

@@ -642,7 +642,7 @@ pub fn import(file: &Path, limits: &Limits) -> Result<Imported, ImportError> {
                     ns: Some((work.duration * 1000.0).round() as u64),
                     stream,
                     launches: 1,
-                    sparse: false,
+                    ..NewKernel::default()
                 });
             }
         }

@@ -49,9 +49,12 @@ impl Format {
     pub(super) fn list() -> &'static str {
         "PyTorch profiler (Kineto) JSON, PyTorch execution trace (Chakra) JSON, torch.cuda.memory._snapshot() pickle, \
          Nsight Systems SQLite export, Accel-Sim .traceg or kernelslist.g, G10 workload JSON, uvm-train-trace; JSON and \
-         text plain, .gz or .zst"
+         text plain, .gz, .xz or .zst"
     }
 }
+
+/// Bytes that decoding xz may take: `xz -9` needs 65 MiB.
+const MOST_DICTIONARY: u64 = 256 << 20;
 
 /// The end of the reader's budget is an error, not the end of the file.
 struct Bounded<R> {
@@ -73,7 +76,7 @@ impl<R: Read> Read for Bounded<R> {
     }
 }
 
-/// Opens a file, plain, gzip or zstd by its first bytes.
+/// Opens a file, plain, gzip, xz or zstd by its first bytes.
 pub(super) fn open(file: &Path, limits: &Limits) -> Result<Box<dyn BufRead>, ImportError> {
     let io = |source| ImportError::Io {
         file: file.to_path_buf(),
@@ -94,6 +97,11 @@ pub(super) fn open(file: &Path, limits: &Limits) -> Result<Box<dyn BufRead>, Imp
         bounded(Box::new(
             zstd::stream::read::Decoder::with_buffer(reader).map_err(io)?,
         ))
+    } else if magic.starts_with(&[0xfd, b'7', b'z', b'X', b'Z', 0]) {
+        let flags = liblzma::stream::CONCATENATED;
+        let decoder = liblzma::stream::Stream::new_stream_decoder(MOST_DICTIONARY, flags);
+        let decoder = decoder.map_err(|error| io(error.into()))?;
+        bounded(Box::new(liblzma::bufread::XzDecoder::new_stream(reader, decoder)))
     } else {
         bounded(Box::new(reader))
     })

@@ -8,6 +8,7 @@ mod gemm;
 mod graph;
 mod lists;
 mod lockstep;
+mod recorded;
 mod spec;
 mod sweep;
 mod touch;
@@ -22,6 +23,7 @@ pub use gemm::Gemm;
 pub use graph::{GraphWalk, Phase, Prepared};
 pub use lists::{Lists, TensorList};
 pub use lockstep::Lockstep;
+pub use recorded::{MOST_RECORDED, Recorded, RecordedAccess, RecordedSpec};
 pub use spec::{PatternSpec, SweepOrder, Walk};
 pub use sweep::{Order, Sweep};
 pub use touch::{Place, Touch};
@@ -44,6 +46,8 @@ pub enum KernelPattern {
     Windows(Windows),
     /// A step of a graph algorithm.
     Graph(GraphWalk),
+    /// Every block's accesses as recorded.
+    Recorded(Recorded),
 }
 
 macro_rules! each {
@@ -56,6 +60,7 @@ macro_rules! each {
             KernelPattern::Sweep($pattern) => $call,
             KernelPattern::Windows($pattern) => $call,
             KernelPattern::Graph($pattern) => $call,
+            KernelPattern::Recorded($pattern) => $call,
         }
     };
 }

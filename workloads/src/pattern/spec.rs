@@ -22,6 +22,7 @@
 //! | `lists` | `chunk`, `steps`, `lists`, `stores`: the ranges of `r` as `lists` lists of tensors of equal length, those of `w` as `stores` ones, chunk by chunk |
 //! | `windows` | `grid`, `steps`, `windows`, `touches`, `seed` |
 //! | `graph` | `graph`, `phase`, `level`: a step of a graph algorithm, computed on the graph |
+//! | `recorded` | `steps`, `blocks`: for every block its accesses `[step, operand, offset, bytes, warps]`, by step |
 
 use std::sync::Arc;
 
@@ -29,6 +30,7 @@ use serde::{Deserialize, Serialize};
 use sim_core::pages::ByteRange;
 
 use super::graph::{GraphWalk, Phase, Prepared};
+use super::recorded::{Recorded, RecordedAccess, RecordedSpec};
 use super::windows::{Windows, WindowsSpec};
 use super::{Gemm, KernelPattern, Lists, Lockstep, Order, Sweep, TensorList};
 use crate::graph::GraphSource;
@@ -134,6 +136,8 @@ pub enum Walk {
         #[serde(default)]
         level: u32,
     },
+    /// Every block's accesses as recorded.
+    Recorded(Arc<RecordedSpec>),
 }
 
 /// The `pattern` object of a kernel.
@@ -166,6 +170,18 @@ impl PatternSpec {
     /// Windows and touches.
     pub fn windows(threads: u32, spec: WindowsSpec) -> PatternSpec {
         PatternSpec::new(threads, Walk::Windows(Arc::new(spec)))
+    }
+
+    /// Bytes that it takes beyond its own size, about.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        match &self.walk {
+            Walk::Recorded(spec) => spec
+                .blocks
+                .iter()
+                .map(|block| size_of::<Vec<RecordedAccess>>() + size_of_val(block.as_slice()))
+                .sum(),
+            _ => 0,
+        }
     }
 
     /// Can it be simulated with `reads` ranges read and `writes` written?
@@ -271,6 +287,10 @@ impl PatternSpec {
                 spec.check(reads + writes)?;
                 grid(spec.grid.iter().product(), spec.steps)
             }
+            Walk::Recorded(spec) => {
+                spec.check(reads + writes)?;
+                grid(spec.blocks.len() as u64, spec.steps)
+            }
             Walk::Graph { graph, phase, .. } => {
                 graph.check()?;
                 let needed = phase.operands();
@@ -365,6 +385,7 @@ impl PatternSpec {
                 })
             }
             Walk::Windows(spec) => KernelPattern::Windows(Windows::new(spec.clone(), reads, writes)),
+            Walk::Recorded(spec) => KernelPattern::Recorded(Recorded::new(spec.clone(), reads, writes)),
             Walk::Graph { phase, level, .. } => KernelPattern::Graph(GraphWalk::new(
                 graph?.clone(),
                 *phase,

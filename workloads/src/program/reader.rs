@@ -166,11 +166,16 @@ fn scan(reader: impl BufRead, file: &str, most: usize) -> Result<Scanned, Progra
 /// Memory that an operation takes, about.
 fn size_of_op(op: &Op) -> usize {
     let (pieces, pattern) = match op {
-        Op::Kernel { r, w, pattern, .. } => (r.len() + w.len(), usize::from(pattern.is_some())),
+        Op::Kernel { r, w, pattern, .. } => (
+            r.len() + w.len(),
+            pattern
+                .as_ref()
+                .map_or(0, |spec| size_of::<PatternSpec>() + spec.heap_bytes()),
+        ),
         Op::H2d { w } | Op::Cpu { w, .. } => (w.len(), 0),
         _ => (0, 0),
     };
-    size_of::<Op>() + pieces * size_of::<Piece>() + pattern * size_of::<PatternSpec>()
+    size_of::<Op>() + pieces * size_of::<Piece>() + pattern
 }
 
 /// Operations from lines; kernels of one name share it.

@@ -1,35 +1,53 @@
 //! Accel-Sim instruction traces (NVBit): `kernelslist.g` with its `kernel-N.traceg` files, or one kernel.
 //!
 //! Every address of every active lane of a global load or store counts, by 4 KiB page. Tensors are the 2 MiB
-//! granules that any kernel or copy touches, neighbours merged; a kernel reads and writes runs of pages.
+//! granules that any kernel or copy touches, neighbours merged; a kernel reads and writes runs of pages, and
+//! its blocks touch them as recorded, in steps ([`steps`]).
 
-use std::collections::BTreeMap;
+mod instruction;
+mod steps;
+
+use std::collections::{BTreeMap, HashMap};
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use instruction::{Effect, Instruction, Layout, MOST_ADDRESS, head, hexadecimal};
+use steps::{Block, PAGE, Touch};
 
 use super::builder::{Builder, NewKernel, Tensor};
 use super::source::{self, Limits};
 use super::{ImportError, Imported};
+use crate::pattern::{MOST_RECORDED, PatternSpec, RecordedSpec, Walk};
 use crate::program::Piece;
 
 const FORMAT: &str = "an Accel-Sim trace (.traceg or kernelslist.g)";
-const PAGE: u64 = 4096;
 const GRANULE: u64 = 2 << 20;
 /// A trace line longer than this is none.
 const MOST_LINE: u64 = 1 << 20;
-/// Addresses from here on are no device addresses.
-const MOST_ADDRESS: u64 = 1 << 57;
 
 /// What one kernel touched: pages, and whether it read (1) or wrote (2) them.
 #[derive(Default)]
 struct Kernel {
     name: String,
     stream: u32,
-    blocks: u64,
+    /// Threads of a block.
+    threads: u32,
+    /// Registers of a thread; 0: not known.
+    registers: u32,
+    /// Bytes of shared memory of a block.
+    shared: u64,
+    /// Of the machine code: 80 for compute capability 8.0.
+    capability: u32,
     warps: u64,
     instructions: u64,
     accesses: u64,
     pages: BTreeMap<u64, u8>,
+    blocks: u64,
+    /// The steps of each block; `None`: more touches than a program holds.
+    order: Option<Vec<Vec<Vec<Touch>>>>,
+    /// Bytes of the sectors read and written.
+    traffic: (u64, u64),
 }
 
 enum Command {
@@ -89,10 +107,6 @@ impl<'a> Lines<'a> {
     }
 }
 
-fn hexadecimal(text: &str) -> Option<u64> {
-    u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
-}
-
 /// Imports a list of kernels with its files, or one kernel.
 ///
 /// # Errors
@@ -145,10 +159,7 @@ pub fn import(file: &Path, limits: &Limits) -> Result<Imported, ImportError> {
         let what = if missing.is_empty() {
             "there is no kernel in it".to_owned()
         } else {
-            format!(
-                "none of its kernels is beside it, not {} either; unpack .xz files first",
-                missing[0]
-            )
+            format!("none of its kernels is beside it, not {} either", missing[0])
         };
         return Err(ImportError::Malformed {
             file: file.to_path_buf(),
@@ -167,17 +178,68 @@ fn beside(list: &Path, name: &str) -> Option<PathBuf> {
         return None;
     }
     let folder = list.parent()?;
-    ["", ".gz", ".zst"]
+    ["", ".gz", ".zst", ".xz"]
         .into_iter()
         .map(|ending| folder.join(format!("{name}{ending}")))
         .find(|path| path.is_file())
 }
 
+/// The blocks of a kernel while its file is read.
+#[derive(Default)]
+struct Blocks {
+    /// Those that are complete.
+    done: Vec<Vec<Vec<Touch>>>,
+    /// The one under way.
+    open: Option<Block>,
+    /// Those under way in traces that name the block on every line, in the order of their first lines.
+    named: Vec<Block>,
+    numbers: HashMap<[u32; 3], usize>,
+    touches: usize,
+}
+
+impl Blocks {
+    fn instruction(&mut self, warp: u32, instruction: &Instruction) {
+        if self.touches > MOST_RECORDED {
+            return;
+        }
+        let (block, warp) = match instruction.owner {
+            Some((block, warp)) => {
+                let number = *self.numbers.entry(block).or_insert(self.named.len());
+                if number == self.named.len() {
+                    self.named.push(Block::default());
+                }
+                (&mut self.named[number], warp)
+            }
+            None => (self.open.get_or_insert_default(), warp),
+        };
+        self.touches += block.instruction(warp, instruction);
+    }
+
+    /// The block under way ends.
+    fn end(&mut self, kernel: &mut Kernel) {
+        let block = self.open.take().unwrap_or_default();
+        kernel.traffic.0 += block.traffic.0;
+        kernel.traffic.1 += block.traffic.1;
+        self.done.push(block.finish());
+    }
+
+    /// The file ends.
+    fn finish(mut self, kernel: &mut Kernel) {
+        for block in std::mem::take(&mut self.named) {
+            kernel.blocks += 1;
+            self.open = Some(block);
+            self.end(kernel);
+        }
+        kernel.order = (self.touches <= MOST_RECORDED).then_some(self.done);
+    }
+}
+
 fn kernel(file: &Path, limits: &Limits) -> Result<Kernel, ImportError> {
     let mut lines = Lines::open(file, limits)?;
     let mut kernel = Kernel::default();
-    let (mut version, mut line_numbers) = (5_u32, false);
+    let mut layout = Layout::default();
     let mut in_block = false;
+    let (mut blocks, mut warp, mut instruction) = (Blocks::default(), 0, Instruction::new());
     // A line is owned, so that `lines` can be asked for its number.
     while let Some(text) = lines.next()?.map(str::to_owned) {
         if let Some(header) = text.strip_prefix('-') {
@@ -188,25 +250,38 @@ fn kernel(file: &Path, limits: &Limits) -> Result<Kernel, ImportError> {
             match key.trim() {
                 "kernel name" => value.clone_into(&mut kernel.name),
                 "cuda stream id" => kernel.stream = value.parse().unwrap_or(0),
-                "accelsim tracer version" => version = value.parse().unwrap_or(version),
-                "enable lineinfo" => line_numbers = value == "1",
+                "block dim" => kernel.threads = volume(value).unwrap_or(0),
+                "nregs" => kernel.registers = value.parse().unwrap_or(0),
+                "shmem" => kernel.shared = value.parse().unwrap_or(0),
+                "binary version" => kernel.capability = value.parse().unwrap_or(0),
+                "shmem base_addr" => layout.windows[0] = hexadecimal(value),
+                "local mem base_addr" => layout.windows[1] = hexadecimal(value),
+                "accelsim tracer version" => layout.version = value.parse().unwrap_or(layout.version),
+                "enable lineinfo" => layout.line_numbers = value == "1",
                 _ => {}
             }
         } else if text.starts_with("#BEGIN_TB") {
             in_block = true;
             kernel.blocks += 1;
         } else if text.starts_with("#END_TB") {
-            in_block = false;
+            if std::mem::take(&mut in_block) {
+                blocks.end(&mut kernel);
+            }
         } else if text.is_empty()
             || text.starts_with('#')
             || text.starts_with("thread block")
             || text.starts_with("insts")
         {
-        } else if text.starts_with("warp") {
+        } else if let Some(number) = text.strip_prefix("warp") {
             kernel.warps += 1;
-        } else if in_block || version < 3 {
+            warp = number.trim_matches([' ', '=']).parse().unwrap_or(0);
+        } else if in_block || layout.version < 3 {
             kernel.instructions += 1;
-            access(&mut kernel, &text, version, line_numbers).map_err(|what| lines.wrong(what))?;
+            instruction
+                .parse(&text, &layout)
+                .map_err(|what| lines.wrong(what))?;
+            pages(&mut kernel, &instruction);
+            blocks.instruction(warp, &instruction);
             if kernel.pages.len() as u64 > limits.max_events {
                 return Err(source::too_many(file, limits, "pages"));
             }
@@ -220,8 +295,9 @@ fn kernel(file: &Path, limits: &Limits) -> Result<Kernel, ImportError> {
     if in_block {
         return Err(lines.wrong("the file ends inside a thread block; is it truncated?".to_owned()));
     }
-    if kernel.blocks == 0 && version >= 3 {
-        return Err(lines.wrong("there is no #BEGIN_TB: no thread block".to_owned()));
+    blocks.finish(&mut kernel);
+    if kernel.blocks == 0 {
+        return Err(lines.wrong("there is no thread block in it".to_owned()));
     }
     if kernel.name.is_empty() {
         kernel.name = super::builder_name(file);
@@ -229,107 +305,50 @@ fn kernel(file: &Path, limits: &Limits) -> Result<Kernel, ImportError> {
     Ok(kernel)
 }
 
-fn head(text: &str) -> String {
-    text.chars().take(60).collect()
+/// Threads of `(x,y,z)`.
+fn volume(text: &str) -> Option<u32> {
+    text.trim_matches(['(', ')'])
+        .split(',')
+        .map(|part| part.trim().parse::<u32>().ok())
+        .try_fold(1_u32, |product, part| product.checked_mul(part?))
 }
 
-/// One instruction: `[line] PC mask destinations... opcode sources... width [mode addresses...]`.
-fn access(kernel: &mut Kernel, text: &str, version: u32, line_numbers: bool) -> Result<(), String> {
-    let mut tokens = text.split_whitespace();
-    let bad = |what: &str| format!("{:?}: {what}", head(text));
-    let mut next = |what: &str| {
-        tokens
-            .next()
-            .ok_or_else(|| bad(&format!("{what} is missing; is the file truncated?")))
+fn pages(kernel: &mut Kernel, instruction: &Instruction) {
+    let kind = match instruction.effect {
+        Effect::None => return,
+        Effect::Load => 1,
+        Effect::Store => 2,
+        Effect::Atomic => 3,
     };
-    if version < 3 {
-        for what in ["block x", "block y", "block z", "the warp"] {
-            next(what)?;
-        }
-    }
-    if line_numbers {
-        next("the line number")?;
-    }
-    next("the program counter")?;
-    let mask = u32::from_str_radix(next("the mask")?, 16).map_err(|_| bad("the mask is not hexadecimal"))?;
-    let count = |text: &str| text.parse::<u32>().ok().filter(|n| *n <= 16);
-    for _ in 0..count(next("the number of destinations")?).ok_or_else(|| bad("no number of destinations"))? {
-        next("a destination")?;
-    }
-    let opcode = next("the opcode")?.to_owned();
-    for _ in 0..count(next("the number of sources")?).ok_or_else(|| bad("no number of sources"))? {
-        next("a source")?;
-    }
-    let width: u64 = next("the width")?
-        .parse()
-        .map_err(|_| bad("the width is no number"))?;
-    let base = opcode.split('.').next().unwrap_or_default();
-    let kind = match base {
-        "LDG" | "LD" | "LDGSTS" => 1,
-        "STG" | "ST" => 2,
-        "ATOM" | "ATOMG" | "RED" => 3,
-        _ => return Ok(()),
-    };
-    let lanes = u64::from(mask.count_ones());
-    if width == 0 || lanes == 0 {
-        return Ok(());
-    }
-    let bytes = access_bytes(&opcode);
-    let address = |text: &str| hexadecimal(text).ok_or_else(|| bad("an address is not 0x..."));
-    let mut addresses = Vec::with_capacity(32);
-    match next("the address mode")? {
-        "0" => {
-            for _ in 0..lanes {
-                addresses.push(address(next("an address")?)?);
-            }
-        }
-        "1" => {
-            let start = address(next("the base address")?)?;
-            let stride: i64 = next("the stride")?
-                .parse()
-                .map_err(|_| bad("the stride is no number"))?;
-            addresses.extend(
-                (0..i64::from(mask.count_ones()))
-                    .map(|lane| start.wrapping_add_signed(lane.wrapping_mul(stride))),
-            );
-        }
-        "2" => {
-            let mut at = address(next("the base address")?)?;
-            addresses.push(at);
-            for _ in 1..lanes {
-                let delta: i64 = next("a delta")?
-                    .parse()
-                    .map_err(|_| bad("a delta is no number"))?;
-                at = at.wrapping_add_signed(delta);
-                addresses.push(at);
-            }
-        }
-        mode => return Err(bad(&format!("address mode {mode:?}; accepted: 0, 1, 2"))),
-    }
     kernel.accesses += 1;
-    for address in addresses {
-        if address >= MOST_ADDRESS {
-            return Err(bad(&format!("{address:#x} is no address of a device")));
-        }
-        for page in address / PAGE..=(address + bytes - 1) / PAGE {
+    for address in &instruction.addresses {
+        for page in address / PAGE..=(address + instruction.bytes - 1) / PAGE {
             *kernel.pages.entry(page).or_default() |= kind;
         }
     }
-    Ok(())
 }
 
-/// Bytes of one lane's access, from the opcode.
-fn access_bytes(opcode: &str) -> u64 {
-    for part in opcode.split('.') {
-        match part {
-            "128" => return 16,
-            "64" => return 8,
-            "U8" | "S8" => return 1,
-            "U16" | "S16" => return 2,
-            _ => {}
-        }
+impl Kernel {
+    /// Blocks that an SM holds at most by registers and shared memory; `None`: no less than by threads.
+    ///
+    /// Sources: 65,536 registers an SM, handed to warps of 32 threads by multiples of 256; shared memory by
+    /// compute capability (CUDA C++ programming guide, technical specifications per compute capability).
+    fn blocks_per_sm(&self) -> Option<u32> {
+        let warps = u64::from(self.threads.div_ceil(32).max(1));
+        let registers = (u64::from(self.registers) * 32).next_multiple_of(256) * warps;
+        let of_registers = 65_536_u64.checked_div(registers);
+        let kib = match self.capability {
+            61 | 70 | 72 => Some(96),
+            60 | 75 => Some(64),
+            80 | 87 => Some(164),
+            86 | 89 | 120 => Some(100),
+            90 | 100 => Some(228),
+            _ => None,
+        };
+        let of_shared = kib.and_then(|kib: u64| (kib << 10).checked_div(self.shared));
+        let most = of_registers.into_iter().chain(of_shared).min()?;
+        Some(most.max(1) as u32)
     }
-    4
 }
 
 fn build(file: &Path, commands: &[Command], missing: &[String]) -> Imported {
@@ -358,6 +377,7 @@ fn build(file: &Path, commands: &[Command], missing: &[String]) -> Imported {
         Some(Piece(*tensor, address - start, bytes))
     };
     builder.iteration();
+    let mut unordered = 0_u64;
     let (mut copies, mut copied, mut blocks, mut accesses, mut instructions) = (0_u64, 0_u64, 0, 0, 0);
     for command in commands {
         match command {
@@ -383,12 +403,25 @@ fn build(file: &Path, commands: &[Command], missing: &[String]) -> Imported {
                         .filter_map(|run| piece(run[0] * PAGE, run.len() as u64 * PAGE))
                         .collect::<Vec<Piece>>()
                 };
+                let (reads, writes) = (runs(1), runs(2));
+                let pattern = recorded(kernel, &reads, &writes, &tensors);
+                unordered += u64::from(pattern.is_none());
+                let whole = |pieces: &[Piece]| pieces.iter().map(|piece| piece.2).sum::<u64>();
+                // What is read again comes from the cache, as far as it goes.
+                let traffic = pattern.as_ref().map(|_| {
+                    (
+                        kernel.traffic.0.min(whole(&reads)),
+                        kernel.traffic.1.min(whole(&writes)),
+                    )
+                });
                 builder.kernel(NewKernel {
                     name: &kernel.name,
-                    reads: runs(1),
-                    writes: runs(2),
+                    reads,
+                    writes,
                     stream: kernel.stream,
                     launches: 1,
+                    traffic,
+                    pattern,
                     ..NewKernel::default()
                 });
             }
@@ -404,12 +437,18 @@ fn build(file: &Path, commands: &[Command], missing: &[String]) -> Imported {
         "allocations are the 2 MiB granules that are touched, neighbours merged; all live from the start"
             .to_owned(),
     );
-    report
-        .assumed
-        .push("blocks walk over a kernel's pages in ascending order, in step in all its ranges".to_owned());
+    report.assumed.push(
+        "blocks are launched in the order of the trace; a warp waits where an instruction needs what it loads, and the warps of a block go in step"
+            .to_owned(),
+    );
+    if unordered > 0 {
+        report.assumed.push(format!(
+            "{unordered} kernels touch more than {MOST_RECORDED} pages by block: their blocks walk over the pages in ascending order"
+        ));
+    }
     report
         .missing
-        .push("durations: they come from the bytes touched".to_owned());
+        .push("durations and FLOPs: a kernel takes as long as the sectors it touches".to_owned());
     if !missing.is_empty() {
         report.missing.push(format!(
             "{} kernels of the list whose files are not beside it, the first {:?}",
@@ -418,4 +457,59 @@ fn build(file: &Path, commands: &[Command], missing: &[String]) -> Imported {
         ));
     }
     builder.finish()
+}
+
+/// The walk of a kernel's blocks over its runs of pages.
+fn recorded(
+    kernel: &Kernel,
+    reads: &[Piece],
+    writes: &[Piece],
+    tensors: &BTreeMap<u64, (u64, Tensor)>,
+) -> Option<PatternSpec> {
+    // Where each run begins, with its number among the operands.
+    let starts: HashMap<Tensor, u64> = tensors
+        .iter()
+        .map(|(start, (_, tensor))| (*tensor, *start))
+        .collect();
+    let runs = |pieces: &[Piece], first: usize| {
+        let numbered = pieces.iter().enumerate().filter_map(|(number, piece)| {
+            let start = starts.get(&piece.0)? + piece.1;
+            Some((start, (first + number) as u32))
+        });
+        numbered.collect::<BTreeMap<u64, u32>>()
+    };
+    let operands = [runs(reads, 0), runs(writes, reads.len())];
+    let blocks: Vec<Vec<_>> = kernel
+        .order
+        .as_ref()?
+        .iter()
+        .map(|steps| {
+            let mut accesses = Vec::new();
+            for (step, touches) in steps.iter().enumerate() {
+                for touch in touches {
+                    let address = touch.page * PAGE;
+                    let (start, operand) =
+                        operands[usize::from(touch.store)].range(..=address).next_back()?;
+                    accesses.push((step as u32, *operand, address - start, PAGE, touch.warps));
+                }
+            }
+            // Neighbours by the same warps are one access.
+            accesses.dedup_by(|next, last| {
+                let adjoins = (last.0, last.1, last.2 + last.3, last.4) == (next.0, next.1, next.2, next.4);
+                last.3 += if adjoins { PAGE } else { 0 };
+                adjoins
+            });
+            Some(accesses)
+        })
+        .collect::<Option<_>>()?;
+    let steps = kernel.order.as_ref()?.iter().map(Vec::len).max()?.max(1) as u32;
+    let threads = match kernel.threads {
+        0 => 32 * kernel.warps.div_ceil(kernel.blocks.max(1)).max(1) as u32,
+        threads => threads,
+    };
+    let walk = Walk::Recorded(Arc::new(RecordedSpec { steps, blocks }));
+    Some(PatternSpec {
+        blocks_per_sm: kernel.blocks_per_sm(),
+        ..PatternSpec::new(threads.min(1024), walk)
+    })
 }
