@@ -31,7 +31,7 @@ fn check(imported: &Imported) {
     assert_eq!(again.iterations.len() as u64, imported.report.iterations);
 }
 
-const KINETO: &str = include_str!("corpus/kineto.json");
+const KINETO: &str = include_str!("../../fuzz/seeds/kineto/kineto.json");
 
 #[test]
 fn a_profile_gives_operands_durations_and_lifetimes() {
@@ -63,7 +63,7 @@ fn a_profile_gives_operands_durations_and_lifetimes() {
     );
 }
 
-const EXECUTION: &str = include_str!("corpus/execution_trace.json");
+const EXECUTION: &str = include_str!("../../fuzz/seeds/execution_trace/execution_trace.json");
 
 #[test]
 fn an_execution_trace_splits_storages_that_are_used_again() {
@@ -84,12 +84,12 @@ fn an_execution_trace_splits_storages_that_are_used_again() {
 
 #[test]
 fn a_snapshot_gives_lifetimes() {
-    let imported = read(include_bytes!("corpus/snapshot.pickle")).unwrap();
+    let imported = read(include_bytes!("../../fuzz/seeds/snapshot/snapshot.pickle")).unwrap();
     check(&imported);
     assert_eq!((imported.report.tensors, imported.report.kernels), (1, 2));
 }
 
-const WORKLOAD: &str = include_str!("corpus/g10.json");
+const WORKLOAD: &str = include_str!("../../fuzz/seeds/g10/g10.json");
 
 #[test]
 fn a_g10_workload_keeps_its_order_and_times() {
@@ -104,7 +104,7 @@ fn a_g10_workload_keeps_its_order_and_times() {
     );
 }
 
-const TRACE: &str = include_str!("corpus/kernel-1.traceg");
+const TRACE: &str = include_str!("../../fuzz/seeds/accelsim/kernel-1.traceg");
 
 #[test]
 fn an_instruction_trace_counts_every_page_of_every_lane() {
