@@ -63,6 +63,71 @@ fn a_profile_gives_operands_durations_and_lifetimes() {
     );
 }
 
+/// Events of an op that launches one kernel on `device`.
+fn launch(id: u64, name: &str, dims: &str, device: u64) -> String {
+    let at = 100 * id;
+    format!(
+        r#"{{"ph":"X","cat":"cpu_op","name":"{name}","tid":1,"ts":{at},"dur":50,
+            "args":{{"External id":{id},"Input Dims":{dims},"Input type":["float","float"]}}}},
+           {{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","tid":1,"ts":"{at}.5","dur":null,
+            "args":{{"correlation":{id},"External id":{id}}}}},
+           {{"ph":"X","cat":"kernel","name":"k{id}","tid":7,"ts":{at}.75,"dur":2,
+            "args":{{"device":{device},"stream":7,"correlation":{id},"External id":{id}}}}},"#
+    )
+}
+
+#[test]
+fn without_memory_events_shapes_say_what_ops_make() {
+    let trace = format!(
+        r#"{{"traceEvents":[{}{}{}{}{{"ph":"M","name":"process_name","args":null}}]}}"#,
+        launch(1, "aten::mm", "[[64,32],[32,16]]", 0),
+        launch(2, "aten::relu", "[[64,16]]", 0),
+        launch(3, "aten::tanh", "[[64,16]]", 0),
+        launch(4, "aten::mm", "[[64,32],[32,16]]", 1),
+    );
+    let imported = read(trace.as_bytes()).unwrap();
+    check(&imported);
+    let program = &imported.program;
+    let ops = &program.iterations[0];
+    // The products of the matrices, and what each function of them makes; nothing of the other device.
+    let made: Vec<u64> = ops
+        .iter()
+        .filter_map(|op| match op {
+            Op::Alloc { n, .. } => Some(*n),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(made, [4096; 3]);
+    let kernels: Vec<_> = ops
+        .iter()
+        .filter_map(|op| match op {
+            Op::Kernel { r, w, .. } => Some((r.iter().map(|p| p.0).collect::<Vec<_>>(), w[0].0)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(kernels.len(), 3);
+    // Each reads what the one before has written.
+    assert_eq!(kernels[1].0, [kernels[0].1]);
+    assert_eq!(kernels[2].0, [kernels[1].1]);
+    // The product dies when it has been read for the last time.
+    let place = |wanted: &dyn Fn(&Op) -> bool| ops.iter().position(wanted).unwrap();
+    let product = kernels[0].1;
+    let freed = place(&|op| matches!(op, Op::Free { t } if *t == product));
+    let read = place(&|op| matches!(op, Op::Kernel { r, .. } if r.iter().any(|p| p.0 == product)));
+    assert_eq!(freed, read + 1);
+    // Two inputs of 8 and 2 KiB that were there, and two of three results at a time.
+    assert_eq!(imported.report.peak_bytes, (8 << 10) + (2 << 10) + 2 * 4096);
+    let assumed = imported.report.assumed.join("\n");
+    assert!(
+        assumed.contains("3 tensors of 12288 bytes are what ops make"),
+        "{assumed}"
+    );
+    assert!(
+        assumed.contains("1 kernels, copies and fills of 1 others are left out"),
+        "{assumed}"
+    );
+}
+
 const EXECUTION: &str = include_str!("../../fuzz/seeds/execution_trace/execution_trace.json");
 
 #[test]

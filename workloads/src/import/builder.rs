@@ -1,6 +1,6 @@
 //! Putting a program together while reading a recording.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::{Imported, Report};
@@ -23,6 +23,8 @@ pub(super) struct Builder {
     live: u64,
     setup_bytes: u64,
     peak: u64,
+    /// Tensors that die after their last use.
+    unfreed: HashSet<Tensor>,
     report: Report,
 }
 
@@ -62,6 +64,7 @@ impl Builder {
             live: 0,
             setup_bytes: 0,
             peak: 0,
+            unfreed: HashSet::new(),
             report: Report {
                 format,
                 ..Report::default()
@@ -97,6 +100,13 @@ impl Builder {
         self.live += n;
         self.peak = self.peak.max(self.live);
         self.push(Op::Alloc { t, n });
+        t
+    }
+
+    /// A tensor that comes to life now and dies after its last use.
+    pub fn alloc_until_last_use(&mut self, bytes: u64) -> Tensor {
+        let t = self.alloc(bytes);
+        self.unfreed.insert(t);
         t
     }
 
@@ -199,6 +209,12 @@ impl Builder {
         }
         self.before.append(&mut self.program.setup);
         self.program.setup = self.before;
+        if !self.unfreed.is_empty() {
+            free_after_last_use(&mut self.program, &self.unfreed);
+            // The frees were not there when the peak was counted.
+            self.peak = report_of(&self.program, self.report.format).peak_bytes;
+            self.setup_bytes = 0;
+        }
         self.report.iterations = self.program.iterations.len() as u64;
         self.report.streams = self.streams.len() as u64;
         self.report.peak_bytes = self.peak + self.setup_bytes;
@@ -206,6 +222,31 @@ impl Builder {
             program: self.program,
             report: self.report,
         }
+    }
+}
+
+/// Frees each of these tensors after the last operation that touches it.
+fn free_after_last_use(program: &mut Program, tensors: &HashSet<Tensor>) {
+    let mut seen: HashSet<Tensor> = HashSet::new();
+    let lists = std::iter::once(&mut program.setup).chain(&mut program.iterations);
+    for list in lists.collect::<Vec<_>>().into_iter().rev() {
+        let mut backwards = Vec::with_capacity(list.len());
+        for op in std::mem::take(list).into_iter().rev() {
+            let touched: Vec<Tensor> = match &op {
+                Op::Alloc { t, .. } => vec![*t],
+                Op::Kernel { r, w, .. } => r.iter().chain(w).map(|piece| piece.0).collect(),
+                Op::H2d { w } | Op::Cpu { w, .. } => w.iter().map(|piece| piece.0).collect(),
+                _ => Vec::new(),
+            };
+            for t in touched {
+                if tensors.contains(&t) && seen.insert(t) {
+                    backwards.push(Op::Free { t });
+                }
+            }
+            backwards.push(op);
+        }
+        backwards.reverse();
+        *list = backwards;
     }
 }
 

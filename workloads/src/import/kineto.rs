@@ -14,8 +14,8 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::builder::{Builder, NewKernel, Tensor};
-use super::lenient::{Dims, Id, Int};
-use super::operands::{bytes, element_bytes, flops, is_in_place};
+use super::lenient::{Dims, Id, Int, Real};
+use super::operands::{bytes, element_bytes, flops, is_in_place, outputs};
 use super::source::{self, Limits, TOO_MANY};
 use super::{ImportError, Imported};
 use crate::math::Math;
@@ -32,13 +32,13 @@ struct Event {
     #[serde(default)]
     ph: Option<String>,
     #[serde(default)]
-    ts: f64,
+    ts: Real,
     #[serde(default)]
-    dur: f64,
+    dur: Real,
     #[serde(default)]
     tid: Id,
     #[serde(default)]
-    args: Args,
+    args: Option<Args>,
 }
 
 #[derive(Default, Deserialize)]
@@ -65,9 +65,13 @@ struct Args {
     address: Int,
     #[serde(default, rename = "Device Type")]
     device_type: Int,
+    #[serde(default, rename = "Device Id")]
+    device_id: Int,
+    #[serde(default, rename = "Concrete Inputs")]
+    concrete: Types,
 }
 
-/// Names of types; a list of tensors counts once per name in it.
+/// Names of types, or values of arguments; a list of tensors counts once per name in it.
 #[derive(Default)]
 struct Types(Vec<String>);
 
@@ -108,6 +112,8 @@ pub(super) struct HostOp {
     pub record: Option<i64>,
     /// Dimensions of its inputs, and bytes of their elements.
     pub inputs: Vec<(Vec<u64>, u64)>,
+    /// What it makes anew, as far as its name and shapes tell: bytes.
+    outputs: Vec<u64>,
 }
 
 /// Work on the device.
@@ -121,6 +127,7 @@ pub(super) struct Work {
     pub correlation: Option<i64>,
     pub external: Option<i64>,
     pub bytes: u64,
+    device: i64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +153,7 @@ struct Memory {
     thread: Id,
     bytes: i64,
     address: Option<i64>,
+    device: Option<i64>,
 }
 
 /// What is kept of a trace.
@@ -183,35 +191,41 @@ impl Trace {
         self.events += 1;
         let name = event.name.as_deref().unwrap_or_default();
         let cat = event.cat.as_deref().unwrap_or_default();
-        let args = event.args;
-        if !(event.ts.is_finite() && event.dur.is_finite()) {
+        let args = event.args.unwrap_or_default();
+        let (ts, dur) = (event.ts.0, event.dur.0);
+        if !(ts.is_finite() && dur.is_finite()) {
             return;
         }
-        let end = event.ts + event.dur.max(0.0);
+        let end = ts + dur.max(0.0);
         match (event.ph.as_deref().unwrap_or("X"), cat) {
             ("i" | "I", _) if name == "[memory]" => {
                 if args.device_type.0 == Some(1)
                     && let Some(bytes) = args.memory_bytes.0
                 {
                     self.memory.push(Memory {
-                        time: event.ts,
+                        time: ts,
                         thread: event.tid,
                         bytes,
                         address: args.address.0.filter(|address| *address != 0),
+                        device: args.device_id.0,
                     });
                 }
             }
             ("X", _) if name.starts_with("ProfilerStep#") && !cat.starts_with("gpu") => {
-                self.steps.push(event.ts);
+                self.steps.push(ts);
             }
             ("X", _) if name.starts_with("Optimizer.step#") && !cat.starts_with("gpu") => {
                 self.optimizer_ends.push(end);
             }
             ("X", "cpu_op" | "Operator") => {
                 let mut types = args.types.0.into_iter();
-                let inputs = args
-                    .dims
-                    .0
+                let dims = args.dims.0;
+                let element = types.as_slice().first().map_or(4, |name| element_bytes(name));
+                let outputs = outputs(name, &dims, &lists(name, &args.concrete.0))
+                    .iter()
+                    .filter_map(|dims| bytes(dims, element))
+                    .collect();
+                let inputs = dims
                     .into_iter()
                     .map(|dims| {
                         let element = types.next().map_or(4, |name| element_bytes(&name));
@@ -223,11 +237,12 @@ impl Trace {
                 self.ops.push(HostOp {
                     name,
                     thread: event.tid,
-                    start: event.ts,
+                    start: ts,
                     end,
                     external: args.external.0,
                     record: args.record.0,
                     inputs,
+                    outputs,
                 });
             }
             ("X", "cuda_runtime" | "cuda_driver" | "Runtime") => {
@@ -235,7 +250,7 @@ impl Trace {
                     self.calls.push(Call {
                         correlation,
                         thread: event.tid,
-                        start: event.ts,
+                        start: ts,
                         waits: matches!(
                             name,
                             "cudaDeviceSynchronize"
@@ -254,22 +269,37 @@ impl Trace {
                     _ if name.contains("HtoD") => WorkKind::CopyIn,
                     _ => WorkKind::Copy,
                 };
-                *self.devices.entry(args.device.0.unwrap_or(0)).or_default() += 1;
+                let device = args.device.0.unwrap_or(0);
+                *self.devices.entry(device).or_default() += 1;
                 let name = self.intern(name);
                 self.work.push(Work {
                     name,
                     kind,
-                    start: event.ts,
-                    duration: event.dur.max(0.0),
+                    start: ts,
+                    duration: dur.max(0.0),
                     stream: args.stream,
                     correlation: args.correlation.0,
                     external: args.external.0,
                     bytes: args.bytes.0.and_then(|bytes| bytes.try_into().ok()).unwrap_or(0),
+                    device,
                 });
             }
             _ => {}
         }
     }
+}
+
+/// The lists of numbers among the values of a convolution's arguments, by place; of other ops nothing.
+fn lists(name: &str, concrete: &[String]) -> Vec<Vec<u64>> {
+    if !name.contains("conv") {
+        return Vec::new();
+    }
+    let list = |text: &String| {
+        let inner = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+        let numbers = inner.unwrap_or_default().split(',');
+        numbers.filter_map(|number| number.trim().parse().ok()).collect()
+    };
+    concrete.iter().take(16).map(list).collect()
 }
 
 /// Feeds events to a trace as they are read.
@@ -349,9 +379,16 @@ pub(super) fn read(file: &Path, limits: &Limits) -> Result<Trace, ImportError> {
     json.deserialize_any(Whole(&mut trace, limits.max_events))
         .and_then(|()| json.end())
         .map_err(|error| source::json_error(file, FORMAT, &error, limits))?;
-    // One device is simulated: that with the most work.
+    // One device is simulated: that with the most work, the first of equals.
     if trace.devices.len() > 1 {
         let most = trace.devices.values().copied().max().unwrap_or(0);
+        let device = trace.devices.iter().find(|(_, work)| **work == most);
+        if let Some((&device, _)) = device {
+            trace.work.retain(|work| work.device == device);
+            trace
+                .memory
+                .retain(|event| event.device.is_none_or(|other| other == device));
+        }
         trace.other_devices = trace.devices.values().sum::<u64>() - most;
     }
     trace
@@ -532,6 +569,9 @@ pub fn import(file: &Path, limits: &Limits) -> Result<Imported, ImportError> {
     // What each op allocated on its thread and did not free before its end.
     let kept = kept_by_op(&trace, &links);
     let mut tensor_of: HashMap<usize, Tensor> = HashMap::new();
+    // Without memory events: what each op makes by its name and shapes.
+    let inferring = trace.memory.is_empty();
+    let mut made: HashMap<u32, Vec<Tensor>> = HashMap::new();
     let mut streams: HashMap<Id, u32> = HashMap::new();
     for (_, _, step) in steps {
         match step {
@@ -596,6 +636,26 @@ pub fn import(file: &Path, limits: &Limits) -> Result<Imported, ImportError> {
                     .filter_map(|tensor| builder.whole(*tensor))
                     .collect();
                 let mut reads = Vec::new();
+                if let Some(id) = links.of[at]
+                    .0
+                    .filter(|_| inferring && work.kind == WorkKind::Kernel)
+                {
+                    let made = made.entry(id).or_insert_with(|| {
+                        let outputs = trace.ops[id as usize].outputs.iter();
+                        outputs
+                            .map(|bytes| builder.alloc_until_last_use(*bytes))
+                            .collect()
+                    });
+                    for tensor in made.iter() {
+                        let size = builder.size(*tensor).unwrap_or(1);
+                        if !live.by_size.get(&size).is_some_and(|list| list.contains(tensor)) {
+                            live.add(*tensor, size);
+                            counts.inferred += 1;
+                            counts.inferred_bytes += size;
+                        }
+                        writes.extend(builder.whole(*tensor));
+                    }
+                }
                 // An input is not what the op has just made.
                 let mut taken: Vec<Tensor> = writes.iter().map(|write| write.0).collect();
                 let mut seen: HashMap<u64, usize> = HashMap::new();
@@ -658,6 +718,8 @@ struct Counts {
     without_operands: u64,
     before: u64,
     before_bytes: u64,
+    inferred: u64,
+    inferred_bytes: u64,
 }
 
 /// The `nth` tensor of that size that existed before the recording.
@@ -744,6 +806,13 @@ fn describe(builder: &mut Builder, trace: &Trace, links: &Links, counts: &Counts
         ),
     );
     assume(
+        counts.inferred,
+        format!(
+            "{} tensors of {} bytes are what ops make by their names and shapes (there are no memory events); each lives until its last use",
+            counts.inferred, counts.inferred_bytes
+        ),
+    );
+    assume(
         counts.without_operands,
         format!(
             "{} kernels whose operands are not known touch one page and keep their time",
@@ -760,8 +829,9 @@ fn describe(builder: &mut Builder, trace: &Trace, links: &Links, counts: &Counts
     assume(
         trace.other_devices,
         format!(
-            "work of all devices runs on one ({} events of others)",
-            trace.other_devices
+            "one device is simulated, that with the most work: {} kernels, copies and fills of {} others are left out",
+            trace.other_devices,
+            trace.devices.len().saturating_sub(1)
         ),
     );
     if trace.steps_assumed {
@@ -784,7 +854,7 @@ fn describe(builder: &mut Builder, trace: &Trace, links: &Links, counts: &Counts
     );
     miss(
         trace.memory.is_empty(),
-        "memory events (profile_memory=True): lifetimes are not known",
+        "memory events (profile_memory=True): what ops allocate and how long it lives is not known",
     );
     miss(
         !trace.memory.is_empty() && trace.memory.iter().all(|event| event.address.is_none()),

@@ -49,6 +49,49 @@ impl<'de> Deserialize<'de> for Int {
     }
 }
 
+/// A time: a number, written as one or as text; anything else is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Real(pub f64);
+
+impl<'de> Deserialize<'de> for Real {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any;
+        impl<'de> Visitor<'de> for Any {
+            type Value = Real;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number")
+            }
+            fn visit_f64<E>(self, value: f64) -> Result<Real, E> {
+                Ok(Real(value))
+            }
+            fn visit_i64<E>(self, value: i64) -> Result<Real, E> {
+                Ok(Real(value as f64))
+            }
+            fn visit_u64<E>(self, value: u64) -> Result<Real, E> {
+                Ok(Real(value as f64))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Real, E> {
+                Ok(Real(text.trim().parse().unwrap_or(0.0)))
+            }
+            fn visit_bool<E>(self, _: bool) -> Result<Real, E> {
+                Ok(Real(0.0))
+            }
+            fn visit_unit<E>(self) -> Result<Real, E> {
+                Ok(Real(0.0))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Real, A::Error> {
+                while seq.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Real(0.0))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Real, A::Error> {
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(Real(0.0))
+            }
+        }
+        deserializer.deserialize_any(Any)
+    }
+}
+
 /// A thread or stream: a number, or a name that holds one or none; only equality matters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Id(pub u64);
