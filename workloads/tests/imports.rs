@@ -157,6 +157,50 @@ fn a_snapshot_gives_lifetimes() {
 const WORKLOAD: &str = include_str!("../../fuzz/seeds/g10/g10.json");
 
 #[test]
+fn segments_alone_are_a_snapshot() {
+    use serde_pickle::{HashableValue::String as Key, SerOptions, Value};
+    let dict = |pairs: Vec<(&str, Value)>| {
+        Value::Dict(
+            pairs
+                .into_iter()
+                .map(|(key, value)| (Key(key.to_owned()), value))
+                .collect(),
+        )
+    };
+    let segment = |device, size| {
+        let block = dict(vec![
+            ("size", Value::I64(size)),
+            ("state", Value::String("active_allocated".to_owned())),
+        ]);
+        dict(vec![
+            ("device", Value::I64(device)),
+            ("address", Value::I64(1 << 40)),
+            ("total_size", Value::I64(size)),
+            ("blocks", Value::List(vec![block])),
+        ])
+    };
+    // `torch.cuda.memory_snapshot()` of two devices: that with more memory is taken.
+    let list = Value::List(vec![segment(0, 4096), segment(1, 1 << 20), segment(2, 8192)]);
+    let imported = read(&serde_pickle::value_to_vec(&list, SerOptions::new()).unwrap()).unwrap();
+    check(&imported);
+    assert_eq!(imported.program.setup, [Op::Alloc { t: 0, n: 1 << 20 }]);
+    assert!(
+        imported
+            .report
+            .assumed
+            .iter()
+            .any(|line| line.starts_with("of 3 devices"))
+    );
+    let other = Value::List(vec![dict(vec![("a", Value::I64(1))])]);
+    let error = read(&serde_pickle::value_to_vec(&other, SerOptions::new()).unwrap());
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("total_size") && error.contains("is it a snapshot?"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_g10_workload_keeps_its_order_and_times() {
     let imported = read(WORKLOAD.as_bytes()).unwrap();
     check(&imported);
@@ -280,10 +324,16 @@ fn what_cannot_be_imported_says_why() {
         "]".repeat(5000)
     );
     let half = &KINETO[..KINETO.len() / 2];
-    let cases: [(&[u8], &str); 14] = [
+    let mut tar = vec![b'a'; 512];
+    tar[257..262].copy_from_slice(b"ustar");
+    let cases: [(&[u8], &str); 17] = [
         (b"", "the file is empty"),
         (b"hello\n", "not a recording that is known (text)"),
-        (b"PK\x03\x04....", "unpack it first"),
+        (b"PK\x03\x04....", "a ZIP archive; unpack it"),
+        (&tar, "a TAR archive; unpack it"),
+        (b"(dp0\nVsegments\np1\n(lp2\ns.", "protocol 2 or later"),
+        // A list of no segments.
+        (b"\x80\x02].", "neither segments nor a history"),
         (b"\x7fELF\x00\x00", "binary data"),
         (b"{\"a\":1}", "none of their keys"),
         (b"[1,2]", "without trace events"),

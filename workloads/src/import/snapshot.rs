@@ -4,10 +4,14 @@
 //! A snapshot knows no kernels. Accesses are approximated: a block is written where it is allocated and
 //! read where it is freed, by one kernel each. The pickle is read as data: nothing in it is executed.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
 use std::path::Path;
 
 use serde::Deserialize;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::builder::{Builder, NewKernel, Tensor};
 use super::source::{self, Limits};
@@ -15,21 +19,45 @@ use super::{ImportError, Imported};
 
 const FORMAT: &str = "a torch.cuda.memory._snapshot() pickle";
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Snapshot {
-    #[serde(default)]
     segments: Vec<Segment>,
-    #[serde(default)]
     device_traces: Vec<Vec<Entry>>,
+}
+
+/// A snapshot, or only its segments, as `torch.cuda.memory_snapshot()` returns them.
+struct Either(Snapshot);
+
+impl<'de> Deserialize<'de> for Either {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Pickle;
+        impl<'de> Visitor<'de> for Pickle {
+            type Value = Either;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a dict with segments and device_traces, or a list of segments")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Either, A::Error> {
+                Snapshot::deserialize(MapAccessDeserializer::new(map)).map(Either)
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Either, A::Error> {
+                let segments = Vec::deserialize(SeqAccessDeserializer::new(seq))?;
+                Ok(Either(Snapshot {
+                    segments,
+                    device_traces: Vec::new(),
+                }))
+            }
+        }
+        deserializer.deserialize_any(Pickle)
+    }
 }
 
 #[derive(Deserialize)]
 struct Segment {
     #[serde(default)]
-    device: u64,
+    device: usize,
     #[serde(default)]
     address: u64,
-    #[serde(default)]
     total_size: u64,
     #[serde(default)]
     blocks: Vec<Block>,
@@ -87,18 +115,30 @@ pub fn import(file: &Path, limits: &Limits) -> Result<Imported, ImportError> {
         .map_err(|error| source::read_error(file, FORMAT, &error, limits))?;
     let bytes =
         super::pickle::plain(&bytes, MOST_PLAIN).map_err(|error| malformed(error.place, error.what))?;
-    let snapshot: Snapshot = serde_pickle::from_slice(&bytes, serde_pickle::DeOptions::new())
+    let Either(snapshot) = serde_pickle::from_slice(&bytes, serde_pickle::DeOptions::new())
         .map_err(|error| malformed("the pickle".to_owned(), format!("{error}; is it a snapshot?")))?;
-    // The device with the longest history.
-    let device = (0..snapshot.device_traces.len())
-        .max_by_key(|device| snapshot.device_traces[*device].len())
+    // The device with the longest history, or else with the most memory; the first of equals.
+    let mut reserved: BTreeMap<usize, u64> = BTreeMap::new();
+    for segment in &snapshot.segments {
+        let bytes = reserved.entry(segment.device).or_default();
+        *bytes = bytes.saturating_add(segment.total_size);
+    }
+    let traces = &snapshot.device_traces;
+    let size = |device: usize| {
+        let bytes = reserved.get(&device).copied().unwrap_or(0);
+        (traces.get(device).map_or(0, Vec::len), bytes)
+    };
+    let devices: BTreeSet<usize> = (0..traces.len()).chain(reserved.keys().copied()).collect();
+    let used = devices.iter().filter(|device| size(**device) > (0, 0)).count();
+    let device = devices
+        .into_iter()
+        .max_by_key(|device| (size(*device), Reverse(*device)))
         .unwrap_or(0);
-    let empty = Vec::new();
-    let entries = snapshot.device_traces.get(device).unwrap_or(&empty);
+    let entries = traces.get(device).map_or(&[][..], Vec::as_slice);
     let segments: Vec<&Segment> = snapshot
         .segments
         .iter()
-        .filter(|segment| segment.device == device as u64)
+        .filter(|segment| segment.device == device)
         .collect();
     if entries.len() as u64 > limits.max_events {
         return Err(source::too_many(file, limits, "entries"));
@@ -110,7 +150,7 @@ pub fn import(file: &Path, limits: &Limits) -> Result<Imported, ImportError> {
                 .to_owned(),
         ));
     }
-    Ok(build(file, entries, &segments, snapshot.device_traces.len()))
+    Ok(build(file, entries, &segments, used))
 }
 
 /// Bytes of a pickle without stack frames: three million entries of 80.
@@ -150,7 +190,9 @@ fn build(file: &Path, entries: &[Entry], segments: &[&Segment], devices: usize) 
     }
     let mut live: HashMap<u64, Tensor> = HashMap::new();
     let older_count = older.len();
-    let older_bytes: u64 = older.iter().map(|(_, bytes)| bytes).sum();
+    let older_bytes = older
+        .iter()
+        .fold(0_u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
     for (address, bytes) in older {
         live.insert(address, builder.alloc_before(bytes));
     }
@@ -208,7 +250,10 @@ fn build(file: &Path, entries: &[Entry], segments: &[&Segment], devices: usize) 
     fact("segments at the end", segments.len().to_string());
     fact(
         "bytes of segments at the end",
-        segments.iter().map(|s| s.total_size).sum::<u64>().to_string(),
+        segments
+            .iter()
+            .fold(0_u64, |sum, s| sum.saturating_add(s.total_size))
+            .to_string(),
     );
     fact("peak of segment bytes in the history", peak_reserved.to_string());
     fact("blocks live at the end", live_at_end.to_string());
@@ -231,7 +276,7 @@ fn build(file: &Path, entries: &[Entry], segments: &[&Segment], devices: usize) 
     }
     if devices > 1 {
         report.assumed.push(format!(
-            "of {devices} devices the one with the longest history is taken"
+            "of {devices} devices the one with the longest history, or else the most memory, is taken"
         ));
     }
     report

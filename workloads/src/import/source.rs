@@ -184,6 +184,37 @@ pub(super) const TOO_MANY: &str = "too many: ";
 /// How much of a file is looked at to tell its format.
 const HEAD: usize = 1 << 16;
 
+/// What a file of a kind that is often at hand is, and what to take instead.
+fn other_tool(file: &Path, head: &[u8]) -> Option<&'static str> {
+    let name = file.file_name()?.to_string_lossy().to_lowercase();
+    let is = |ending: &str| name.ends_with(ending);
+    if head.starts_with(b"PK\x03\x04") {
+        // `torch.save` writes archives too.
+        Some(
+            "a ZIP archive; unpack it, or, if torch.save wrote it, write the snapshot with \
+             torch.cuda.memory._dump_snapshot()",
+        )
+    } else if head.get(257..262) == Some(b"ustar") {
+        Some("a TAR archive; unpack it first")
+    } else if is(".nsys-rep") || is(".qdrep") {
+        Some("a report of Nsight Systems; `nsys export --type sqlite` makes what can be read")
+    } else if is(".ncu-rep") {
+        Some("a report of Nsight Compute, which has no order of kernels; record with Nsight Systems")
+    } else if head.starts_with(b"(dp")
+        || head.starts_with(b"(lp")
+        || head.starts_with(b"}q")
+        || head.starts_with(b"]q")
+    {
+        Some("a pickle of protocol 0 or 1; write it with protocol 2 or later")
+    } else if is(".et") && head.contains(&0) {
+        Some(
+            "a Chakra graph of a device, which has no tensor sizes; record the host trace (ExecutionTraceObserver)",
+        )
+    } else {
+        None
+    }
+}
+
 /// The format of a file.
 pub(super) fn detect(file: &Path, limits: &Limits) -> Result<Format, ImportError> {
     let mut head = vec![0; HEAD];
@@ -212,8 +243,8 @@ pub(super) fn detect(file: &Path, limits: &Limits) -> Result<Format, ImportError
     if head[0] == 0x80 && head.get(1).is_some_and(|protocol| *protocol <= 5) {
         return Ok(Format::Snapshot);
     }
-    if head.starts_with(b"PK\x03\x04") {
-        return Err(unknown("a ZIP archive; unpack it first"));
+    if let Some(what) = other_tool(file, &head) {
+        return Err(unknown(what));
     }
     let text = String::from_utf8_lossy(&head);
     let text = text.trim_start_matches('\u{feff}').trim_start();
