@@ -404,6 +404,27 @@ fn archives_that_grow_without_end_are_cut_off() {
     assert!(error.contains("more than 3 events"), "{error}");
 }
 
+/// A recorded training run without its memory events: names, shapes and autograd's numbers say what is live.
+#[test]
+fn shapes_alone_give_most_of_the_footprint() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../shared/data/traces/kineto_resnet50_v100_memory.json.gz");
+    if !file.is_file() {
+        println!("skipped: {} is not here", file.display());
+        return;
+    }
+    let recorded = import(std::slice::from_ref(&file), &Limits::default()).unwrap();
+    let archive = flate2::read::GzDecoder::new(std::fs::File::open(&file).unwrap());
+    let mut trace: serde_json::Value = serde_json::from_reader(archive).unwrap();
+    let events = trace["traceEvents"].as_array_mut().unwrap();
+    events.retain(|event| event["name"] != "[memory]");
+    let inferred = read(trace.to_string().as_bytes()).unwrap();
+    check(&inferred);
+    // Workspaces of convolutions are not known, so it is less.
+    let share = inferred.report.peak_bytes as f64 / recorded.report.peak_bytes as f64;
+    assert!((0.75..1.0).contains(&share), "{share}");
+}
+
 /// The figures of the recordings' own descriptions.
 #[test]
 fn recordings() {

@@ -89,7 +89,7 @@ impl Builder {
         self.next += 1;
         self.sizes.insert(id, bytes);
         self.report.tensors += 1;
-        self.report.tensor_bytes += bytes;
+        self.report.tensor_bytes = self.report.tensor_bytes.saturating_add(bytes);
         id
     }
 
@@ -97,7 +97,7 @@ impl Builder {
     pub fn alloc(&mut self, bytes: u64) -> Tensor {
         let n = bytes.max(1);
         let t = self.tensor(n);
-        self.live += n;
+        self.live = self.live.saturating_add(n);
         self.peak = self.peak.max(self.live);
         self.push(Op::Alloc { t, n });
         t
@@ -114,7 +114,7 @@ impl Builder {
     pub fn alloc_before(&mut self, bytes: u64) -> Tensor {
         let n = bytes.max(1);
         let t = self.tensor(n);
-        self.setup_bytes += n;
+        self.setup_bytes = self.setup_bytes.saturating_add(n);
         self.before.push(Op::Alloc { t, n });
         t
     }
@@ -177,12 +177,16 @@ impl Builder {
             .entry(kernel.name.to_owned())
             .or_insert_with_key(|name| Arc::from(name.as_str()));
         let name = Arc::clone(name);
-        let sum = |pieces: &[Piece]| pieces.iter().map(|piece| piece.2).sum::<u64>();
+        let sum = |pieces: &[Piece]| {
+            pieces
+                .iter()
+                .fold(0_u64, |sum, piece| sum.saturating_add(piece.2))
+        };
         let whole = (sum(&kernel.reads), sum(&kernel.writes));
         let (rb, wb) = kernel.traffic.unwrap_or(whole);
         self.report.kernels += 1;
-        self.report.kernel_bytes += rb + wb;
-        self.report.kernel_ns += kernel.ns.unwrap_or(0);
+        self.report.kernel_bytes = self.report.kernel_bytes.saturating_add(rb.saturating_add(wb));
+        self.report.kernel_ns = self.report.kernel_ns.saturating_add(kernel.ns.unwrap_or(0));
         self.streams.insert(kernel.stream);
         self.push(Op::Kernel {
             name,
@@ -217,7 +221,7 @@ impl Builder {
         }
         self.report.iterations = self.program.iterations.len() as u64;
         self.report.streams = self.streams.len() as u64;
-        self.report.peak_bytes = self.peak + self.setup_bytes;
+        self.report.peak_bytes = self.peak.saturating_add(self.setup_bytes);
         Imported {
             program: self.program,
             report: self.report,
@@ -264,12 +268,12 @@ pub(super) fn report_of(program: &Program, format: &'static str) -> Report {
         match op {
             Op::Alloc { t, n } => {
                 report.tensors += 1;
-                report.tensor_bytes += n;
-                live += n;
+                report.tensor_bytes = report.tensor_bytes.saturating_add(*n);
+                live = live.saturating_add(*n);
                 report.peak_bytes = report.peak_bytes.max(live);
                 sizes.insert(*t, *n);
             }
-            Op::Free { t } => live -= sizes.remove(t).unwrap_or(0),
+            Op::Free { t } => live = live.saturating_sub(sizes.remove(t).unwrap_or(0)),
             Op::Kernel {
                 rb,
                 wb,
@@ -279,8 +283,8 @@ pub(super) fn report_of(program: &Program, format: &'static str) -> Report {
                 ..
             } => {
                 report.kernels += u64::from(*nk);
-                report.kernel_bytes += rb + wb;
-                report.kernel_ns += ns.unwrap_or(0);
+                report.kernel_bytes = report.kernel_bytes.saturating_add(rb.saturating_add(*wb));
+                report.kernel_ns = report.kernel_ns.saturating_add(ns.unwrap_or(0));
                 streams.insert(*stream);
             }
             _ => {}

@@ -428,7 +428,10 @@ fn build(file: &Path, data: &Data) -> Imported {
             .filter(|copy| copy.kind == kind && cause.is_none_or(|cause| copy.cause == cause))
             .fold((0, 0), |(count, bytes), copy| (count + 1, bytes + copy.bytes))
     };
-    let faults: u64 = data.gpu_faults.iter().map(|fault| fault.2).sum();
+    let faults: u64 = data
+        .gpu_faults
+        .iter()
+        .fold(0, |sum, fault| sum.saturating_add(fault.2));
     let report = builder.report();
     let mut fact = |name: &str, value: String| report.facts.push((name.to_owned(), value));
     for (name, kind) in [("unified host to device", 11), ("unified device to host", 12)] {

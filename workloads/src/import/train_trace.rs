@@ -120,7 +120,11 @@ impl Converter {
             Line::Iter { i } => Some(Op::Iter { i }),
             Line::Op(op) => {
                 let (r, w) = (self.pieces(&op.r)?, self.pieces(&op.w)?);
-                let sum = |pieces: &[Piece]| pieces.iter().map(|piece| piece.2).sum::<u64>();
+                let sum = |pieces: &[Piece]| {
+                    pieces
+                        .iter()
+                        .fold(0_u64, |sum, piece| sum.saturating_add(piece.2))
+                };
                 if r.is_empty() && w.is_empty() {
                     None
                 } else if op.h2d != 0 {

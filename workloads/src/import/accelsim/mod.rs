@@ -383,7 +383,7 @@ fn build(file: &Path, commands: &[Command], missing: &[String]) -> Imported {
         match command {
             Command::CopyIn { address, bytes } => {
                 copies += 1;
-                copied += bytes;
+                copied = copied.saturating_add(*bytes);
                 builder.copy_in(piece(*address, *bytes).into_iter().collect());
             }
             Command::Kernel(kernel) => {
@@ -406,7 +406,11 @@ fn build(file: &Path, commands: &[Command], missing: &[String]) -> Imported {
                 let (reads, writes) = (runs(1), runs(2));
                 let pattern = recorded(kernel, &reads, &writes, &tensors);
                 unordered += u64::from(pattern.is_none());
-                let whole = |pieces: &[Piece]| pieces.iter().map(|piece| piece.2).sum::<u64>();
+                let whole = |pieces: &[Piece]| {
+                    pieces
+                        .iter()
+                        .fold(0_u64, |sum, piece| sum.saturating_add(piece.2))
+                };
                 // What is read again comes from the cache, as far as it goes.
                 let traffic = pattern.as_ref().map(|_| {
                     (
