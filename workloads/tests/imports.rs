@@ -368,6 +368,81 @@ fn what_cannot_be_imported_says_why() {
     }
 }
 
+const TRAIN: &str = include_str!("../../fuzz/seeds/train_trace/train.jsonl");
+
+/// What is wrong in a training trace is told by its line, before it becomes an invalid program.
+#[test]
+fn training_traces_are_checked_by_line() {
+    check(&read(TRAIN.as_bytes()).unwrap());
+    let header = TRAIN.lines().next().unwrap();
+    let cases = [
+        ("", ":1: the trace ends without an iteration"),
+        (
+            "{\"k\":\"alloc\",\"a\":4097,\"n\":1024}\n",
+            ":2: the trace ends without an iteration",
+        ),
+        (
+            "{\"k\":\"alloc\",\"a\":1,\"n\":0}\n{\"k\":\"iter\",\"i\":0}\n",
+            ":2: tensor 0 has 0 bytes",
+        ),
+        (
+            "{\"k\":\"alloc\",\"a\":1,\"n\":18446744073709551615}\n{\"k\":\"iter\",\"i\":0}\n",
+            ":2: tensor 0 has 18446744073709551615 bytes",
+        ),
+        (
+            "{\"k\":\"free\",\"a\":1}\n",
+            ":2: address 0x1 is freed, but not live",
+        ),
+    ];
+    for (lines, says) in cases {
+        let error = read(format!("{header}\n{lines}").as_bytes())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(says), "{lines:?}: {error}");
+    }
+    // Ranges that end past the last address are cut, too.
+    let past = TRAIN.replace("\"r\":[[4096,1024]]", "\"r\":[[4097,18446744073709551615]]");
+    assert_ne!(past, TRAIN);
+    check(&read(past.as_bytes()).unwrap());
+}
+
+/// Columns of an export hold anything that fits 64 bits.
+#[test]
+fn exports_with_extreme_numbers_are_read_or_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for value in [i64::MIN, -1, 0, 1, i64::MAX] {
+        for (table, column) in [
+            ("CUPTI_ACTIVITY_KIND_KERNEL", "start"),
+            ("CUPTI_ACTIVITY_KIND_KERNEL", "end"),
+            ("CUPTI_ACTIVITY_KIND_KERNEL", "streamId"),
+            ("CUPTI_ACTIVITY_KIND_MEMCPY", "start"),
+            ("CUPTI_ACTIVITY_KIND_MEMCPY", "bytes"),
+            ("CUPTI_ACTIVITY_KIND_MEMCPY", "copyKind"),
+            ("CUPTI_ACTIVITY_KIND_MEMCPY", "virtualAddress"),
+            ("CUDA_UM_GPU_PAGE_FAULT_EVENTS", "address"),
+            ("CUDA_UM_GPU_PAGE_FAULT_EVENTS", "numberOfPageFaults"),
+            ("CUDA_UM_CPU_PAGE_FAULT_EVENTS", "address"),
+            ("CUDA_GPU_MEMORY_USAGE_EVENTS", "address"),
+            ("CUDA_GPU_MEMORY_USAGE_EVENTS", "bytes"),
+        ] {
+            let seed = include_bytes!("../../fuzz/seeds/nsys/um.sqlite");
+            let file = write(dir.path(), "um.sqlite", seed);
+            let db = rusqlite::Connection::open(&file).unwrap();
+            // Every row, so that sums of them overflow.
+            db.execute(&format!("UPDATE {table} SET \"{column}\" = ?"), [value])
+                .unwrap();
+            drop(db);
+            match import(&[file], &Limits::default()) {
+                Ok(imported) => check(&imported),
+                Err(error) => assert!(
+                    error.to_string().contains("expected"),
+                    "{table}.{column} = {value}: {error}"
+                ),
+            }
+        }
+    }
+}
+
 #[test]
 fn archives_that_grow_without_end_are_cut_off() {
     let mut xz = liblzma::write::XzEncoder::new(Vec::new(), 6);

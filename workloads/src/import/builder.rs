@@ -1,9 +1,10 @@
 //! Putting a program together while reading a recording.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 
-use super::{Imported, Report};
+use super::{ImportError, Imported, Report};
 use crate::math::Math;
 use crate::pattern::PatternSpec;
 use crate::program::{Op, Piece, Program};
@@ -204,8 +205,11 @@ impl Builder {
         });
     }
 
-    /// The program with its report.
-    pub fn finish(mut self) -> Imported {
+    /// The program with its report; `file` is for messages.
+    ///
+    /// # Errors
+    /// The recording contradicts itself, so that its program is not valid.
+    pub fn finish(mut self, file: &Path) -> Result<Imported, ImportError> {
         if self.program.iterations.is_empty() {
             // What there is becomes the one iteration; tensors from before stay in the setup.
             let setup = std::mem::take(&mut self.program.setup);
@@ -222,10 +226,16 @@ impl Builder {
         self.report.iterations = self.program.iterations.len() as u64;
         self.report.streams = self.streams.len() as u64;
         self.report.peak_bytes = self.peak.saturating_add(self.setup_bytes);
-        Imported {
+        self.program.check().map_err(|what| ImportError::Malformed {
+            file: file.to_path_buf(),
+            format: self.report.format,
+            place: "the program made from it".to_owned(),
+            what: format!("{what}; was the recording cut or changed?"),
+        })?;
+        Ok(Imported {
             program: self.program,
             report: self.report,
-        }
+        })
     }
 }
 

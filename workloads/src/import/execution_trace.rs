@@ -405,7 +405,7 @@ pub fn import(file: &Path, kineto: Option<&Path>, limits: &Limits) -> Result<Imp
             kernels - matched
         ));
     }
-    Ok(builder.finish())
+    builder.finish(file)
 }
 
 /// Can an op of this name run a kernel of its own?

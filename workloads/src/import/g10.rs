@@ -158,5 +158,5 @@ pub fn import(file: &Path, limits: &Limits) -> Result<Imported, ImportError> {
             "{cold} kernels take more than 50 ms: the artifact timed single cold runs, often far above what a GPU needs"
         ));
     }
-    Ok(builder.finish())
+    builder.finish(file)
 }

@@ -163,18 +163,7 @@ fn import_one(file: &Path, limits: &Limits) -> Result<Imported, ImportError> {
         Format::Nsys => nsys::import(file),
         Format::AccelSim => accelsim::import(file, limits),
         Format::G10 => g10::import(file, limits),
-        Format::TrainTrace => {
-            let reader = source::open(file, limits)?;
-            let (program, conversion) = train_trace::convert(reader, &file.display().to_string())?;
-            let mut report = builder::report_of(&program, "uvm-train-trace/1");
-            if conversion.clipped > 0 {
-                report.assumed.push(format!(
-                    "{} ranges were longer than their allocation (expanded tensors) and were cut",
-                    conversion.clipped
-                ));
-            }
-            Ok(Imported { program, report })
-        }
+        Format::TrainTrace => train_trace::import(file, limits),
     }
 }
 

@@ -236,7 +236,7 @@ pub fn import(file: &Path) -> Result<Imported, ImportError> {
         usage,
         calls,
     };
-    let mut imported = build(file, &data);
+    let mut imported = build(file, &data)?;
     let facts = &mut imported.report.facts;
     let version = "SELECT value FROM META_DATA_EXPORT WHERE name = 'EXPORT_SCHEMA_VERSION'";
     if let Some(version) = export.value::<String>("META_DATA_EXPORT", version)? {
@@ -294,7 +294,7 @@ enum Step {
     Wait,
 }
 
-fn build(file: &Path, data: &Data) -> Imported {
+fn build(file: &Path, data: &Data) -> Result<Imported, ImportError> {
     let mut builder = Builder::new(&super::builder_name(file), FORMAT);
     let is_migration = |copy: &CopyRow| matches!(copy.kind, 11..=13);
     let managed: Vec<usize> = (0..data.usage.len())
@@ -414,7 +414,7 @@ fn build(file: &Path, data: &Data) -> Imported {
                     name: &row.name,
                     writes: pieces.last().copied().into_iter().collect(),
                     reads: pieces,
-                    ns: Some(u64::try_from(row.end - row.start).unwrap_or(0)),
+                    ns: Some(u64::try_from(row.end.saturating_sub(row.start)).unwrap_or(0)),
                     stream,
                     launches: 1,
                     ..NewKernel::default()
@@ -426,7 +426,9 @@ fn build(file: &Path, data: &Data) -> Imported {
         data.copies
             .iter()
             .filter(|copy| copy.kind == kind && cause.is_none_or(|cause| copy.cause == cause))
-            .fold((0, 0), |(count, bytes), copy| (count + 1, bytes + copy.bytes))
+            .fold((0, 0), |(count, bytes), copy| {
+                (count + 1, bytes.saturating_add(copy.bytes))
+            })
     };
     let faults: u64 = data
         .gpu_faults
@@ -506,7 +508,7 @@ fn build(file: &Path, data: &Data) -> Imported {
                 .to_owned(),
         );
     }
-    builder.finish()
+    builder.finish(file)
 }
 
 fn holder(live: &BTreeMap<u64, (u64, Tensor)>, address: u64) -> Option<(u64, Tensor)> {

@@ -188,7 +188,8 @@ fn convolution(
             .checked_mul(window[at].checked_sub(1)?)?
             .checked_add(1)?;
         let padded = argument(padding, at)?.checked_mul(2)?.checked_add(space[at])?;
-        Some(padded.checked_sub(reach)?.checked_div(argument(stride, at)?)? + 1)
+        let windows = padded.checked_sub(reach)?.checked_div(argument(stride, at)?)?;
+        windows.checked_add(1)
     };
     if space.len() != window.len() {
         return Vec::new();

@@ -150,7 +150,7 @@ pub fn import(file: &Path, limits: &Limits) -> Result<Imported, ImportError> {
                 .to_owned(),
         ));
     }
-    Ok(build(file, entries, &segments, used))
+    build(file, entries, &segments, used)
 }
 
 /// Bytes of a pickle without stack frames: three million entries of 80.
@@ -158,7 +158,12 @@ const MOST_PLAIN: u64 = 256 << 20;
 /// Pickles larger than this are refused: they are decoded in memory.
 const MOST_PICKLE: u64 = 1 << 30;
 
-fn build(file: &Path, entries: &[Entry], segments: &[&Segment], devices: usize) -> Imported {
+fn build(
+    file: &Path,
+    entries: &[Entry],
+    segments: &[&Segment],
+    devices: usize,
+) -> Result<Imported, ImportError> {
     let mut builder = Builder::new(&super::builder_name(file), FORMAT);
     // Live at the end and never allocated in the history, or freed without an allocation: older.
     let mut older: Vec<(u64, u64)> = Vec::new();
@@ -282,5 +287,5 @@ fn build(file: &Path, entries: &[Entry], segments: &[&Segment], devices: usize) 
     report
         .missing
         .push("kernels and their durations: a Kineto trace or an execution trace has them".to_owned());
-    builder.finish()
+    builder.finish(file)
 }

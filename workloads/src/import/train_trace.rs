@@ -5,13 +5,17 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::BufRead;
+use std::path::Path;
 use std::sync::Arc;
 
 use serde::Deserialize;
 
+use super::{ImportError, Imported, Limits, builder, source};
 use crate::class::multiplies;
 use crate::math::Math;
-use crate::program::{Op, Piece, Program, ProgramError};
+use crate::program::{Checker, Op, Piece, Program, ProgramError};
+
+const FORMAT: &str = "uvm-train-trace/1";
 
 #[derive(Deserialize)]
 struct Header {
@@ -84,10 +88,10 @@ impl Converter {
                 .live
                 .range(..=address)
                 .next_back()
-                .filter(|(start, (size, _))| address < *start + size)
+                .filter(|(start, (size, _))| address - *start < *size)
                 .ok_or_else(|| format!("address {address:#x} is in no live allocation"))?;
             let offset = address - start;
-            if offset + bytes > size {
+            if bytes > size - offset {
                 self.report.clipped += 1;
             }
             pieces.push(Piece(id, offset, bytes.min(size - offset)));
@@ -156,12 +160,30 @@ impl Converter {
     }
 }
 
+/// Imports a training trace, plain or compressed.
+///
+/// # Errors
+/// What is wrong, with file and line.
+pub fn import(file: &Path, limits: &Limits) -> Result<Imported, ImportError> {
+    let reader = source::open(file, limits)?;
+    let (program, conversion) = convert(reader, &file.display().to_string())?;
+    let mut report = builder::report_of(&program, FORMAT);
+    if conversion.clipped > 0 {
+        report.assumed.push(format!(
+            "{} ranges were longer than their allocation (expanded tensors) and were cut",
+            conversion.clipped
+        ));
+    }
+    Ok(Imported { program, report })
+}
+
 /// Converts a training trace (already decompressed) into a program.
 ///
 /// # Errors
 /// What is wrong, with file and line.
 pub fn convert(reader: impl BufRead, file: &str) -> Result<(Program, Conversion), ProgramError> {
     let mut converter = Converter::default();
+    let mut checker = Checker::default();
     let mut program: Option<Program> = None;
     let mut number = 0;
     for text in reader.lines() {
@@ -174,11 +196,8 @@ pub fn convert(reader: impl BufRead, file: &str) -> Result<(Program, Conversion)
         let text = text.map_err(|error| wrong(format!("cannot be read: {error}")))?;
         let Some(program) = &mut program else {
             let header: Header = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-            if header.format != "uvm-train-trace/1" {
-                return Err(wrong(format!(
-                    "format {:?}; expected \"uvm-train-trace/1\"",
-                    header.format
-                )));
+            if header.format != FORMAT {
+                return Err(wrong(format!("format {:?}; expected {FORMAT:?}", header.format)));
             }
             converter.amp = match header.amp.as_deref() {
                 // The recorder writes "fp32" without autocast, and the type that autocast computes in otherwise.
@@ -198,7 +217,11 @@ pub fn convert(reader: impl BufRead, file: &str) -> Result<(Program, Conversion)
             continue;
         };
         let line: Line = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-        match converter.convert(line).map_err(wrong)? {
+        let op = converter.convert(line).map_err(wrong)?;
+        if let Some(op) = &op {
+            checker.check(op).map_err(wrong)?;
+        }
+        match op {
             Some(Op::Iter { .. }) => program.iterations.push(Vec::new()),
             Some(op) => program
                 .iterations
@@ -208,12 +231,16 @@ pub fn convert(reader: impl BufRead, file: &str) -> Result<(Program, Conversion)
             None => {}
         }
     }
-    let empty = || ProgramError::Line {
+    let wrong = |what: &str| ProgramError::Line {
         file: file.to_owned(),
         line: number,
-        what: "the file is empty".to_owned(),
+        what: what.to_owned(),
     };
-    program
-        .map(|program| (program, converter.report))
-        .ok_or_else(empty)
+    match program {
+        None => Err(wrong("the file is empty")),
+        Some(program) if program.iterations.is_empty() => Err(wrong(
+            "the trace ends without an iteration: a line {\"k\":\"iter\",\"i\":0} is missing",
+        )),
+        Some(program) => Ok((program, converter.report)),
+    }
 }

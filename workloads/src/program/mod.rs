@@ -29,6 +29,7 @@
 //! it has goes on with its iterations from the second one on, over and over
 //! (see [`Schedule`](crate::program::Schedule)).
 
+mod check;
 mod hints;
 mod ids;
 mod lines;
@@ -45,6 +46,7 @@ use thiserror::Error;
 use crate::math::Math;
 use crate::pattern::PatternSpec;
 
+pub(crate) use check::Checker;
 pub use hints::{AdviceName, MemAdvise, Place};
 pub use reader::{open, open_keeping, parse, read};
 pub use schedule::{Schedule, Scheduled};

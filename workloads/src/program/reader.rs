@@ -1,26 +1,17 @@
 //! Reading and checking programs.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io::BufRead;
 use std::path::Path;
 use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::ids::IdSet;
+use super::check::Checker;
 use super::lines::{self, Lines, Place, text_at};
 use super::stored::{Index, Recording, Stamp, Stored};
 use super::{FORMAT, Op, Piece, Program, ProgramError};
 use crate::pattern::PatternSpec;
-
-/// Bytes of a tensor, at most: 1 PiB.
-const MAX_TENSOR: u64 = 1 << 50;
-/// Bytes of all tensors that are live together, at most: 1 EiB, so that sums of them fit.
-const MAX_LIVE: u64 = 1 << 60;
-/// Duration of a kernel, at most, nanoseconds: 11 days.
-const MAX_NS: u64 = 1_000_000_000_000_000;
-/// Ranges of one operation, at most.
-const MAX_PIECES: usize = 1 << 20;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -203,103 +194,5 @@ impl Operations {
             }
         }
         Ok(Some(op))
-    }
-}
-
-/// Which tensors are live: every access has to lie in one.
-#[derive(Default)]
-struct Checker {
-    live: HashMap<u32, u64>,
-    live_bytes: u64,
-    /// Ever freed; asked only for tensors that are not live.
-    freed: IdSet,
-}
-
-impl Checker {
-    fn check(&mut self, op: &Op) -> Result<(), String> {
-        match op {
-            Op::Alloc { t, n } => {
-                if *n == 0 || *n > MAX_TENSOR {
-                    return Err(format!("tensor {t} has {n} bytes; accepted: 1 to {MAX_TENSOR}"));
-                }
-                if self.live.insert(*t, *n).is_some() {
-                    return Err(format!("tensor {t} is allocated, but it is live already"));
-                }
-                self.live_bytes += n;
-                if self.live_bytes > MAX_LIVE {
-                    return Err(format!(
-                        "with tensor {t} {} bytes are live; accepted: at most {MAX_LIVE}",
-                        self.live_bytes
-                    ));
-                }
-            }
-            Op::Free { t } => {
-                if let Some(bytes) = self.live.remove(t) {
-                    self.live_bytes -= bytes;
-                } else {
-                    let why = if self.freed.contains(*t) {
-                        "freed already"
-                    } else {
-                        "never allocated"
-                    };
-                    return Err(format!("tensor {t} is freed, but it was {why}"));
-                }
-                self.freed.insert(*t);
-            }
-            Op::Kernel {
-                name,
-                r,
-                w,
-                ns,
-                pattern,
-                ..
-            } => {
-                if ns.is_some_and(|ns| ns > MAX_NS) {
-                    return Err(format!(
-                        "kernel {name:?} has ns = {}; accepted: up to {MAX_NS}",
-                        ns.unwrap_or_default()
-                    ));
-                }
-                for pieces in [r, w] {
-                    self.check_pieces(pieces, &format!("kernel {name:?}"))?;
-                }
-                if let Some(pattern) = pattern {
-                    let checked = pattern.check(r.len(), w.len());
-                    checked.map_err(|what| format!("pattern of kernel {name:?}: {what}"))?;
-                }
-            }
-            Op::H2d { w } => self.check_pieces(w, "a host copy")?,
-            Op::Cpu { w, .. } => self.check_pieces(w, "a CPU access")?,
-            Op::Prefetch { w, .. } => self.check_pieces(w, "a prefetch")?,
-            Op::Advise { w, .. } => self.check_pieces(w, "an advice")?,
-            Op::Discard { w, .. } => self.check_pieces(w, "a discard")?,
-            Op::Sync {} | Op::Iter { .. } => {}
-        }
-        Ok(())
-    }
-
-    fn check_pieces(&self, pieces: &[Piece], who: &str) -> Result<(), String> {
-        if pieces.len() > MAX_PIECES {
-            return Err(format!(
-                "{who} has {} ranges; accepted: up to {MAX_PIECES}",
-                pieces.len()
-            ));
-        }
-        for Piece(t, offset, bytes) in pieces {
-            let Some(size) = self.live.get(t) else {
-                let why = if self.freed.contains(*t) {
-                    "was freed before"
-                } else {
-                    "was never allocated"
-                };
-                return Err(format!("{who} touches tensor {t}, which {why}"));
-            };
-            if offset.checked_add(*bytes).is_none_or(|end| end > *size) {
-                return Err(format!(
-                    "{who} touches bytes {offset} + {bytes} of tensor {t}, which has {size} bytes"
-                ));
-            }
-        }
-        Ok(())
     }
 }

@@ -168,7 +168,7 @@ pub fn import(file: &Path, limits: &Limits) -> Result<Imported, ImportError> {
             what,
         });
     }
-    Ok(build(file, &commands, &missing))
+    build(file, &commands, &missing)
 }
 
 /// The file of a kernel that a list names: beside the list, as it is or compressed.
@@ -351,7 +351,7 @@ impl Kernel {
     }
 }
 
-fn build(file: &Path, commands: &[Command], missing: &[String]) -> Imported {
+fn build(file: &Path, commands: &[Command], missing: &[String]) -> Result<Imported, ImportError> {
     let mut builder = Builder::new(&super::builder_name(file), FORMAT);
     // Granules that anything touches, neighbours merged: start to (end, tensor).
     let mut granules: Vec<u64> = Vec::new();
@@ -460,7 +460,7 @@ fn build(file: &Path, commands: &[Command], missing: &[String]) -> Imported {
             missing[0]
         ));
     }
-    builder.finish()
+    builder.finish(file)
 }
 
 /// The walk of a kernel's blocks over its runs of pages.

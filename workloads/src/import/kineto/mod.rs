@@ -104,7 +104,7 @@ pub fn import(file: &Path, limits: &Limits) -> Result<Imported, ImportError> {
         ..
     } = reconstruction;
     describe(&mut builder, &trace, &links, &live, &counts);
-    Ok(builder.finish())
+    builder.finish(file)
 }
 
 /// The program so far, and what is known of its tensors.
