@@ -9,7 +9,10 @@
 //! | `cpl_payload` | both directions at once | wire limits |
 //! | `ack_factor` | a link width and payload size | ACK limit and replay timer |
 //!
-//! Numbers must agree to the last printed digit.
+//! Numbers must agree to the last printed digit. A file that begins with `{` holds worked examples instead:
+//! scenarios by key, each value of which is a check.
+
+mod examples;
 
 use crate::closed_form::{Totals, bare, both_ways, raw_gbps};
 use crate::config::{
@@ -21,7 +24,7 @@ use sim_core::Time;
 use sim_core::push::Direction;
 use sim_core::time::TICKS_PER_NS;
 use std::fmt::Write as _;
-use std::io::BufRead;
+use std::io::{BufRead, Read};
 
 /// What a table said, and how many of its rows agree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,6 +35,20 @@ pub struct CheckReport {
     pub failed: usize,
     /// The first of them (at most 20).
     pub mismatches: Vec<Mismatch>,
+}
+
+impl CheckReport {
+    /// Counts a row that does not agree, by its first difference.
+    fn fail(&mut self, mismatch: Mismatch) {
+        self.failed += 1;
+        self.note(mismatch);
+    }
+
+    fn note(&mut self, mismatch: Mismatch) {
+        if self.mismatches.len() < 20 {
+            self.mismatches.push(mismatch);
+        }
+    }
 }
 
 /// One value that differs.
@@ -101,6 +118,9 @@ pub enum CheckError {
         /// Why.
         error: LinkConfigError,
     },
+    /// Worked examples that cannot be read.
+    #[error("worked examples: {0}")]
+    Json(String),
     /// There are no rows.
     #[error("the table has no rows")]
     Empty,
@@ -296,6 +316,37 @@ fn timer_row(row: &Row) -> Result<Values, CheckError> {
     ])
 }
 
+/// Longest file of worked examples, bytes.
+const MOST_JSON: u64 = 16 << 20;
+
+/// Checks a table or worked examples, whichever the content is; see the module documentation.
+///
+/// # Errors
+/// As [`link_csv`]; worked examples that are no JSON, have an unknown key, or describe an impossible link.
+pub fn link(mut reader: impl BufRead) -> Result<CheckReport, CheckError> {
+    loop {
+        let ahead = reader.fill_buf()?;
+        let spaces = ahead.iter().take_while(|b| b.is_ascii_whitespace()).count();
+        if ahead.get(spaces) == Some(&b'{') {
+            break;
+        }
+        // Leading white space of a table holds no row, but its lines count.
+        if spaces == 0 || spaces < ahead.len() || ahead.is_empty() || ahead.contains(&b'\n') {
+            return link_csv(reader);
+        }
+        reader.consume(spaces);
+    }
+    let mut text = String::new();
+    if reader.by_ref().take(MOST_JSON + 1).read_to_string(&mut text)? as u64 > MOST_JSON {
+        return Err(CheckError::Json(format!("longer than {MOST_JSON} bytes")));
+    }
+    let report = examples::check(&text)?;
+    if report.passed + report.failed == 0 {
+        return Err(CheckError::Empty);
+    }
+    Ok(report)
+}
+
 /// Checks a table; see the module documentation for the tables that are known.
 ///
 /// # Errors
@@ -350,15 +401,13 @@ pub fn link_csv(mut reader: impl BufRead) -> Result<CheckReport, CheckError> {
             let expected = row.text(column)?;
             if expected != actual {
                 good = false;
-                if report.mismatches.len() < 20 {
-                    let (column, expected) = (column.to_string(), expected.to_string());
-                    report.mismatches.push(Mismatch {
-                        line,
-                        column,
-                        expected,
-                        actual,
-                    });
-                }
+                let (column, expected) = (column.to_string(), expected.to_string());
+                report.note(Mismatch {
+                    line,
+                    column,
+                    expected,
+                    actual,
+                });
             }
         }
         if good {

@@ -22,9 +22,9 @@ pub enum CheckCommand {
         /// Folder of `NAME.ops.csv`, `NAME.events.csv`, `NAME.meta.json`, and `examples.json`.
         folder: PathBuf,
     },
-    /// The link against a table of transfers, CSV.
+    /// The link against exact timings: transfers, both directions, data-link timers (CSV), worked examples (JSON).
     Link {
-        /// Transfers with their expected times.
+        /// Table or examples; the columns or keys say which.
         file: PathBuf,
     },
 }
@@ -70,7 +70,7 @@ pub(super) fn run(command: &CheckCommand) -> Result<bool, CliError> {
             (lines, total - failed, failed)
         }
         CheckCommand::Link { file } => {
-            let report = sim_pcie::check::link_csv(open(file)?)
+            let report = sim_pcie::check::link(open(file)?)
                 .map_err(|e| CliError::input(format!("{}: {e}", file.display())))?;
             let lines = report
                 .mismatches
