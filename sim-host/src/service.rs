@@ -158,7 +158,7 @@ impl Memory {
         }
         // A write leaves one copy, with full rights.
         let collapsing = self.space.block(block).map_or(PageMask::EMPTY, |state| {
-            state.resident & state.read_only & *written
+            state.resident & (state.read_only | state.cpu_resident) & *written
         });
         if !collapsing.is_empty() {
             self.unmap_gpu(block, &collapsing, cursor);

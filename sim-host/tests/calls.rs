@@ -267,6 +267,19 @@ fn read_mostly_pages_are_copied_and_a_write_ends_it() {
 }
 
 #[test]
+fn a_write_ends_copies_that_the_gpu_does_not_map() {
+    let mut m = Machine::plain(1);
+    m.gpu(&[(5, Read)]);
+    m.advise(range(0, 512), Advice::ReadMostly(true));
+    // The migration leaves a copy on the device, and no mapping of it.
+    m.prefetch(range(0, 512), Processor::Cpu);
+    assert!(m.device.owned.is_empty() && m.driver.is_resident(page(5)));
+    m.gpu(&[(5, Write)]);
+    assert!(m.device.owned.contains(&page(5)));
+    assert_eq!(m.cpu(range(5, 1), false), 1, "the CPU has lost its copy");
+}
+
+#[test]
 fn copies_are_not_written_back_by_an_eviction() {
     let mut m = Machine::new(DriverParams::default(), 1, 2);
     m.advise(range(0, 512), Advice::ReadMostly(true));
@@ -397,7 +410,7 @@ fn calls() -> impl Strategy<Value = Call> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: std::env::var("PROPTEST_CASES").map_or(100, |n| n.parse().expect("a number")), ..ProptestConfig::default() })]
     /// Whatever the program does, every access is served in the end and every invariant holds.
     #[test]
     fn any_order_of_calls(calls in prop::collection::vec(calls(), 1..25), chunks in 8u64..10) {
