@@ -68,6 +68,57 @@ fn a_run_leaves_a_complete_folder_that_runs_again() {
 }
 
 #[test]
+fn a_program_runs_without_a_config() {
+    let dir = folder_with("[workload]\nprogram = \"vec \\\"1\\\".uvmprog.zst\"\n");
+    let program = "vec \"1\".uvmprog.zst";
+    ok(
+        dir.path(),
+        &[
+            "workload",
+            "vector-add",
+            "--set",
+            "workload.array_size=4 MiB",
+            "-o",
+            program,
+        ],
+    );
+    ok(
+        dir.path(),
+        &[
+            "run",
+            program,
+            "--out",
+            "c",
+            "--set",
+            "memory.oversubscription=1.2",
+        ],
+    );
+    ok(
+        dir.path(),
+        &[
+            "run",
+            "a.toml",
+            "--out",
+            "b",
+            "--set",
+            "memory.oversubscription=1.2",
+        ],
+    );
+    let summary = |folder: &str| -> serde_json::Value {
+        let text = std::fs::read(dir.path().join(folder).join("summary.json")).unwrap();
+        serde_json::from_slice(&text).unwrap()
+    };
+    let (bare, with_config) = (summary("c"), summary("b"));
+    assert_eq!(bare["study"], "vec \"1\"");
+    for key in ["simulated_ns", "slowdown", "kernels"] {
+        assert_eq!(bare[key], with_config[key], "{key}");
+        assert!(bare[key].is_number(), "{key}");
+    }
+    let broken = uvmsim(dir.path(), &["run", "none.uvmprog"]);
+    assert!(String::from_utf8_lossy(&broken.stderr).contains("no such file"));
+}
+
+#[test]
 fn time_and_bytes_of_a_summary_add_up() {
     let dir = folder_with(SCAN);
     ok(dir.path(), &["run", "a.toml", "--out", "out", "--records"]);

@@ -17,7 +17,7 @@ use crate::system::Probe;
 /// Arguments of `uvmsim run`.
 #[derive(Args, Debug)]
 pub struct RunArgs {
-    /// Config, a TOML file.
+    /// Config, a TOML file; or a program, which runs with every key at its default.
     file: PathBuf,
     #[command(flatten)]
     overrides: Overrides,

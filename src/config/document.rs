@@ -97,6 +97,26 @@ pub fn read(path: &Path) -> Result<Arc<Source>, ConfigErrors> {
     Ok(Arc::new(Source { name, text }))
 }
 
+/// The config that runs a program file with everything else at its default; `None` if the name is not
+/// that of one.
+pub fn of_program(path: &Path) -> Option<Arc<Source>> {
+    let name = path.file_name()?.to_str()?;
+    let stem = name
+        .strip_suffix(".zst")
+        .or_else(|| name.strip_suffix(".gz"))
+        .unwrap_or(name)
+        .strip_suffix(".uvmprog")?;
+    let text = |text: &str| toml::Value::from(text).to_string();
+    Some(Arc::new(Source {
+        name: path.display().to_string(),
+        text: format!(
+            "study.name = {}\nworkload.program = {}\n",
+            text(stem),
+            text(path.to_str()?)
+        ),
+    }))
+}
+
 /// An I/O error in words that do not depend on the machine.
 pub fn describe_io(error: &std::io::Error) -> String {
     match error.kind() {

@@ -220,11 +220,15 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads a file and the overrides of the command line.
+    /// Reads a file and the overrides of the command line. A program file stands for the config that
+    /// runs it and says nothing else.
     ///
     /// # Errors
     /// Everything wrong with either, at once.
     pub fn load(path: &Path, overrides: &[String]) -> Result<Config, ConfigErrors> {
+        if let Some(source) = document::of_program(path) {
+            return Config::from_source(&source, None, overrides, Extra::Config);
+        }
         let source = document::read(path)?;
         let folder = path.parent().map(Path::to_path_buf);
         Config::from_source(&source, folder, overrides, Extra::Config)
