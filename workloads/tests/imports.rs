@@ -500,6 +500,14 @@ fn shapes_alone_give_most_of_the_footprint() {
     assert!((0.75..1.0).contains(&share), "{share}");
 }
 
+/// Some editors and shells put a byte-order mark before text.
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_recording() {
+    let text = br#"{"traceEvents":[{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":5,"dur":2,"args":{"device":0,"stream":7}}]}"#;
+    let marked = [b"\xef\xbb\xbf".as_slice(), text].concat();
+    assert_eq!(read(&marked).unwrap().report, read(text).unwrap().report);
+}
+
 /// The figures of the recordings' own descriptions.
 #[test]
 fn recordings() {

@@ -76,6 +76,9 @@ impl<R: Read> Read for Bounded<R> {
     }
 }
 
+/// Some tools put it before text; it is no part of it.
+const BYTE_ORDER_MARK: &[u8] = &[0xef, 0xbb, 0xbf];
+
 /// Opens a file, plain, gzip, xz or zstd by its first bytes.
 pub(super) fn open(file: &Path, limits: &Limits) -> Result<Box<dyn BufRead>, ImportError> {
     let io = |source| ImportError::Io {
@@ -91,7 +94,7 @@ pub(super) fn open(file: &Path, limits: &Limits) -> Result<Box<dyn BufRead>, Imp
         let left = limits.max_bytes;
         Box::new(BufReader::with_capacity(1 << 18, Bounded { inner, left }))
     };
-    Ok(if magic.starts_with(&[0x1f, 0x8b]) {
+    let mut reader = if magic.starts_with(&[0x1f, 0x8b]) {
         bounded(Box::new(flate2::bufread::MultiGzDecoder::new(reader)))
     } else if magic.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
         bounded(Box::new(
@@ -104,7 +107,14 @@ pub(super) fn open(file: &Path, limits: &Limits) -> Result<Box<dyn BufRead>, Imp
         bounded(Box::new(liblzma::bufread::XzDecoder::new_stream(reader, decoder)))
     } else {
         bounded(Box::new(reader))
-    })
+    };
+    let head = reader
+        .fill_buf()
+        .map_err(|error| read_error(file, "a recording", &error, limits))?;
+    if head.starts_with(BYTE_ORDER_MARK) {
+        reader.consume(BYTE_ORDER_MARK.len());
+    }
+    Ok(reader)
 }
 
 /// The error of a reader, as one of an import.
@@ -257,8 +267,7 @@ pub(super) fn detect(file: &Path, limits: &Limits) -> Result<Format, ImportError
             } else if line.contains("\"uvmprog/") {
                 Err(ImportError::Unsupported {
                     file: file.to_path_buf(),
-                    what: "it is a program already; run it with workload.program, or `uvmsim inspect` it"
-                        .to_owned(),
+                    what: "it is a program already; `uvmsim run` or `uvmsim inspect` it".to_owned(),
                 })
             } else if has("g10-workload-v") {
                 Ok(Format::G10)
