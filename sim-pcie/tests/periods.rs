@@ -195,7 +195,7 @@ fn many_mixes() {
 
 #[test]
 fn a_long_copy_is_few_steps() {
-    for (skp, what) in [(false, 0), (false, 2), (true, 0)] {
+    for (skp, what) in [(false, 0), (false, 2), (true, 0), (true, 2)] {
         let config = LinkConfig {
             skp,
             ..LinkConfig::default()
