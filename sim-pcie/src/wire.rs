@@ -377,6 +377,11 @@ impl SlotWire {
         self.take(start);
         let end = start.time + unit.slots * self.slot;
         self.free = end;
+        if self.cadence.period == 0 {
+            self.count.tlps += 1;
+            self.count.tlp_slots += unit.slots;
+            return end;
+        }
         let groups = self.count.dllps;
         self.account(unit, 1);
         self.free += (self.count.dllps - groups) / self.cadence.dllps * self.cadence.slots * self.slot;

@@ -78,7 +78,7 @@ impl State {
                 };
                 blocked.push(Blocked {
                     side,
-                    class: tlp.class,
+                    class: tlp.class(),
                     waits_for,
                 });
             }

@@ -21,6 +21,7 @@
 //! # Ok::<(), sim_pcie::protocol::ProtocolError>(())
 //! ```
 
+mod agenda;
 mod copy;
 mod deadlock;
 pub(crate) mod errors;

@@ -76,27 +76,45 @@ impl PortOptions {
     }
 }
 
-/// A transaction layer packet.
+/// A transaction layer packet, in 32 bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Tlp {
-    pub kind: Kind,
-    pub class: Class,
-    pub wire_bytes: u64,
-    pub units: u64,
     pub address: u64,
-    pub payload: u64,
-    /// Last completion of its read.
-    pub last: bool,
-    pub sequence: u16,
-    pub attempt: u8,
-    pub bad: bool,
-    /// Of the read that it asks for or answers.
-    pub tag: u16,
-    /// Which requester of its side (of a completion: of the other side) wants it.
-    pub source: u8,
-    pub purpose: Purpose,
     /// Number of its copy, from 1; 0: none.
     pub copy: u32,
+    pub payload: u16,
+    pub wire_bytes: u16,
+    pub sequence: u16,
+    /// Of the read that it asks for or answers.
+    pub tag: u16,
+    pub kind: Kind,
+    pub purpose: Purpose,
+    /// Which requester of its side (of a completion: of the other side) wants it.
+    pub source: u8,
+    pub attempt: u8,
+    /// Last completion of its read.
+    pub last: bool,
+    pub bad: bool,
+}
+
+const _: () = assert!(size_of::<Tlp>() == 32 && size_of::<Frame>() <= 32);
+
+impl Tlp {
+    pub fn class(&self) -> Class {
+        match self.kind {
+            Kind::MWr => Class::Posted,
+            Kind::MRd => Class::NonPosted,
+            Kind::CplD => Class::Completion,
+        }
+    }
+
+    /// Data credits that it takes.
+    pub fn units(&self) -> u16 {
+        match self.kind {
+            Kind::MRd => 0,
+            Kind::MWr | Kind::CplD => self.payload.div_ceil(16),
+        }
+    }
 }
 
 /// A data-link layer packet that waits or flies.
@@ -118,7 +136,7 @@ pub(super) enum Frame {
 impl Frame {
     pub fn wire_bytes(&self) -> u64 {
         match self {
-            Frame::Tlp(tlp) => tlp.wire_bytes,
+            Frame::Tlp(tlp) => u64::from(tlp.wire_bytes),
             Frame::Dllp(_) => DLLP_BYTES,
         }
     }
@@ -145,6 +163,11 @@ pub(super) struct Account {
 }
 
 impl Account {
+    /// Can credits of this class run out?
+    pub fn is_finite(&self) -> bool {
+        self.granted.headers.is_some() || self.granted.data.is_some()
+    }
+
     pub fn headers_left(&self) -> Option<u64> {
         self.granted
             .headers
@@ -187,12 +210,10 @@ pub(super) struct Port {
     /// Receiver.
     pub expected: u16,
     pub nak_scheduled: bool,
-    pub ack_deadline: Option<u64>,
     pub freed: [(u64, u64); 3],
     pub unsent_headers: [u64; 3],
-    /// A periodic `UpdateFC` refresh is under way.
-    pub refresh: [bool; 3],
-    pub replay_deadline: Option<u64>,
+    /// An `UpdateFC` of the class was lost: the refresh sends one in any case.
+    pub lost_update: [bool; 3],
     pub blocked_until: u64,
     pub counters: Counters,
 }
@@ -221,11 +242,9 @@ impl Port {
             replays: 0,
             expected: 0,
             nak_scheduled: false,
-            ack_deadline: None,
             freed: [(0, 0); 3],
             unsent_headers: [0; 3],
-            refresh: [false; 3],
-            replay_deadline: None,
+            lost_update: [false; 3],
             blocked_until: 0,
             counters: Counters::default(),
         }
@@ -238,15 +257,13 @@ impl Port {
 
     /// Does the class lack credits for `tlp`?
     fn lacks(&self, tlp: &Tlp) -> Option<Hold> {
-        let account = &self.accounts[tlp.class as usize];
+        let account = &self.accounts[tlp.class() as usize];
         if account.headers_left() == Some(0) {
             return Some(Hold::Headers);
         }
-        let have = account.data_left().filter(|&have| have < tlp.units)?;
-        Some(Hold::Data {
-            need: tlp.units,
-            have,
-        })
+        let need = u64::from(tlp.units());
+        let have = account.data_left().filter(|&have| have < need)?;
+        Some(Hold::Data { need, have })
     }
 
     /// Why `tlp` cannot start now, credits, retry space and order being what they are.
@@ -254,7 +271,7 @@ impl Port {
         if let Some(hold) = self.lacks(tlp) {
             return Some(hold);
         }
-        let ordered = match tlp.class {
+        let ordered = match tlp.class() {
             Class::Posted => false,
             Class::NonPosted => true,
             Class::Completion => !self.options.relaxed_completions,
@@ -268,13 +285,13 @@ impl Port {
         let full = self
             .options
             .retry_bytes
-            .is_some_and(|limit| self.retry_used + tlp.wire_bytes > limit);
+            .is_some_and(|limit| self.retry_used + u64::from(tlp.wire_bytes) > limit);
         (full || self.retry.len() >= MOST_UNACKED).then_some(Hold::Retry)
     }
 
     /// The earliest tick, not before `now`, at which this transmitter has something that may start.
     pub fn ready(&self, now: u64) -> Option<u64> {
-        let dllp = self.nak.is_some() || self.ack || !self.updates.is_empty();
+        let dllp = self.ack || self.nak.is_some() || !self.updates.is_empty();
         let new = || {
             let mut heads = self.heads.iter().flatten();
             heads.any(|tlp| self.hold(tlp).is_none())
@@ -324,11 +341,11 @@ impl Port {
             self.heads[class] = None;
             let account = &mut self.accounts[class];
             account.used.0 += 1;
-            account.used.1 += tlp.units;
+            account.used.1 += u64::from(tlp.units());
             tlp.sequence = self.next_sequence;
             self.next_sequence = (self.next_sequence + 1) % SEQUENCES;
             self.retry.push_back(tlp);
-            self.retry_used += tlp.wire_bytes;
+            self.retry_used += u64::from(tlp.wire_bytes);
             self.turn = (place + 1) % 3;
             self.counters.tlps += 1;
             return Some(Frame::Tlp(tlp));
@@ -345,7 +362,7 @@ impl Port {
             .is_some_and(|tlp| behind(sequence, tlp.sequence) < SEQUENCES / 2)
         {
             if let Some(tlp) = self.retry.pop_front() {
-                self.retry_used -= tlp.wire_bytes;
+                self.retry_used -= u64::from(tlp.wire_bytes);
                 freed += 1;
             }
         }
