@@ -39,6 +39,7 @@ impl Timer {
         Timer::Refresh(Class::Completion),
     ];
 
+    #[inline]
     const fn index(self) -> usize {
         match self {
             Timer::TlpEnds => 0,
@@ -87,6 +88,7 @@ impl Agenda {
     }
 
     /// Starts a timer, or sets it anew.
+    #[inline]
     pub fn set(&mut self, port: Side, timer: Timer, time: u64) {
         let slot = &mut self.timers[port as usize][timer.index()];
         let was = std::mem::replace(slot, time);
@@ -97,25 +99,30 @@ impl Agenda {
         }
     }
 
+    #[inline]
     pub fn stop(&mut self, port: Side, timer: Timer) {
         self.set(port, timer, NEVER);
     }
 
     /// When a timer runs out.
+    #[inline]
     pub fn timer(&self, port: Side, timer: Timer) -> u64 {
         self.timers[port as usize][timer.index()]
     }
 
+    #[inline]
     pub fn runs(&self, port: Side, timer: Timer) -> bool {
         self.timer(port, timer) != NEVER
     }
 
     /// A packet reaches `port`, after those that were sent to it before.
+    #[inline]
     pub fn arrives(&mut self, time: u64, port: Side, frame: Frame) {
         self.arrivals[port as usize].push_back((time, frame));
     }
 
     /// Credits are freed at `port`.
+    #[inline]
     pub fn frees(&mut self, time: u64, port: Side, class: Class, units: u16) {
         let queue = &mut self.frees[port as usize][class as usize];
         let mut place = queue.len();
@@ -131,6 +138,7 @@ impl Agenda {
     }
 
     /// When the next thing happens; [`NEVER`] if nothing does.
+    #[inline]
     pub fn next_time(&mut self) -> u64 {
         let first = |port: usize| {
             let arrival = self.arrivals[port].front().map_or(NEVER, |a| a.0);
@@ -145,6 +153,7 @@ impl Agenda {
     }
 
     /// Takes the next thing, which happens at `time`, the answer of [`next_time`](Self::next_time).
+    #[inline]
     pub fn pop(&mut self, time: u64) -> Option<(Side, Event)> {
         if time == NEVER {
             return None;

@@ -193,9 +193,13 @@ impl<S: Sink> Protocol<S> {
         };
         self.state.now = self.state.now.max(time);
         let index = port as usize;
+        if let Event::Arrives(Frame::Tlp(tlp)) = event {
+            // Most change nothing that the receiver's own transmitter could send.
+            return self.tlp_arrives(port, tlp, time);
+        }
         self.state.changed[index] = true;
         match event {
-            Event::Arrives(Frame::Tlp(tlp)) => self.tlp_arrives(port, tlp, time),
+            Event::Arrives(Frame::Tlp(_)) => {}
             Event::Arrives(Frame::Dllp(dllp)) => self.dllp_arrives(port, dllp, time),
             Event::Free(class, units) => {
                 if self.state.ports[index].free_credits(class, u64::from(units)) {
@@ -290,6 +294,7 @@ impl<S: Sink> Protocol<S> {
         if tlp.bad || place.is_gt() {
             if !p.nak_scheduled {
                 p.nak_scheduled = true;
+                self.state.changed[port as usize] = true;
                 self.state.agenda.stop(port, Timer::Ack);
                 p.ack = false;
                 p.nak = Some(p.last_good());
@@ -298,12 +303,16 @@ impl<S: Sink> Protocol<S> {
         }
         if place.is_lt() {
             p.ack = true;
+            self.state.changed[port as usize] = true;
             return;
         }
         p.expected = (p.expected + 1) % SEQUENCES;
         p.nak_scheduled = false;
         match p.options.ack_delay {
-            None => p.ack = true,
+            None => {
+                p.ack = true;
+                self.state.changed[port as usize] = true;
+            }
             Some(delay) => {
                 if !self.state.agenda.runs(port, Timer::Ack) {
                     self.state.agenda.set(port, Timer::Ack, time + delay);

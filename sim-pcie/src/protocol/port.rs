@@ -100,6 +100,7 @@ pub(super) struct Tlp {
 const _: () = assert!(size_of::<Tlp>() == 32 && size_of::<Frame>() <= 32);
 
 impl Tlp {
+    #[inline]
     pub fn class(&self) -> Class {
         match self.kind {
             Kind::MWr => Class::Posted,
@@ -109,6 +110,7 @@ impl Tlp {
     }
 
     /// Data credits that it takes.
+    #[inline]
     pub fn units(&self) -> u16 {
         match self.kind {
             Kind::MRd => 0,
@@ -134,6 +136,7 @@ pub(super) enum Frame {
 }
 
 impl Frame {
+    #[inline]
     pub fn wire_bytes(&self) -> u64 {
         match self {
             Frame::Tlp(tlp) => u64::from(tlp.wire_bytes),
@@ -164,15 +167,18 @@ pub(super) struct Account {
 
 impl Account {
     /// Can credits of this class run out?
+    #[inline]
     pub fn is_finite(&self) -> bool {
         self.granted.headers.is_some() || self.granted.data.is_some()
     }
 
+    #[inline]
     pub fn headers_left(&self) -> Option<u64> {
         self.granted
             .headers
             .map(|h| u64::from(h) + self.freed.0 - self.used.0)
     }
+    #[inline]
     pub fn data_left(&self) -> Option<u64> {
         self.granted
             .data
@@ -218,6 +224,7 @@ pub(super) struct Port {
     pub counters: Counters,
 }
 
+#[inline]
 fn behind(a: u16, b: u16) -> u16 {
     (a.wrapping_sub(b)) % SEQUENCES
 }
@@ -251,11 +258,13 @@ impl Port {
     }
 
     /// Sequence number of the last packet accepted.
+    #[inline]
     pub fn last_good(&self) -> u16 {
         behind(self.expected, 1)
     }
 
     /// Does the class lack credits for `tlp`?
+    #[inline]
     fn lacks(&self, tlp: &Tlp) -> Option<Hold> {
         let account = &self.accounts[tlp.class() as usize];
         if account.headers_left() == Some(0) {
@@ -267,6 +276,7 @@ impl Port {
     }
 
     /// Why `tlp` cannot start now, credits, retry space and order being what they are.
+    #[inline]
     pub fn hold(&self, tlp: &Tlp) -> Option<Hold> {
         if let Some(hold) = self.lacks(tlp) {
             return Some(hold);
@@ -290,6 +300,7 @@ impl Port {
     }
 
     /// The earliest tick, not before `now`, at which this transmitter has something that may start.
+    #[inline]
     pub fn ready(&self, now: u64) -> Option<u64> {
         let dllp = self.ack || self.nak.is_some() || !self.updates.is_empty();
         let new = || {
@@ -300,6 +311,7 @@ impl Port {
     }
 
     /// Takes what starts at tick `t`.
+    #[inline]
     pub fn pick(&mut self, t: u64) -> Option<Frame> {
         if t < self.blocked_until {
             return None;
@@ -354,6 +366,7 @@ impl Port {
     }
 
     /// An ACK or NAK arrived: everything up to `sequence` has. Did that make progress?
+    #[inline]
     pub fn acknowledged(&mut self, sequence: u16) -> bool {
         let mut freed = 0;
         while self
@@ -393,6 +406,7 @@ impl Port {
     }
 
     /// Does `sequence` come too late (seen already), in order, or too early?
+    #[inline]
     pub fn place(&self, sequence: u16) -> std::cmp::Ordering {
         match behind(sequence, self.expected) {
             0 => std::cmp::Ordering::Equal,
@@ -403,6 +417,7 @@ impl Port {
 
     /// The receiver has freed the credits of a packet, of which the other end counts; an `UpdateFC` may
     /// become due. Answers whether freed credits now wait for more, or for the periodic refresh.
+    #[inline]
     pub fn free_credits(&mut self, class: Class, units: u64) -> bool {
         let index = class as usize;
         self.freed[index].0 += 1;
@@ -416,6 +431,7 @@ impl Port {
     }
 
     /// Makes an `UpdateFC` due, or brings one that waits for the wire up to date.
+    #[inline]
     pub fn send_update(&mut self, class: Class) {
         let index = class as usize;
         self.unsent_headers[index] = 0;
@@ -427,6 +443,7 @@ impl Port {
     }
 
     /// Are there freed credits that no `UpdateFC` has told?
+    #[inline]
     pub fn has_untold(&self, class: Class) -> bool {
         self.unsent_headers[class as usize] > 0
     }
