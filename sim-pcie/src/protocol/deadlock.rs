@@ -1,6 +1,6 @@
 //! Who waits for what when nothing can move.
 
-use super::port::Hold;
+use super::ordering::Hold;
 use super::run::State;
 use super::{Class, Side};
 use sim_core::Time;

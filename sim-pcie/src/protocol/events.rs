@@ -17,6 +17,17 @@ impl<S: Sink> Protocol<S> {
     /// Puts the next packet of a class at the head, if the head is free and one is ready.
     pub(super) fn fill(&mut self, side: Side, class: Class, now: u64) {
         let (s, c) = (side as usize, class as usize);
+        let port = &mut self.state.ports[s];
+        if class == Class::Posted && port.options.relaxed_writes {
+            // The write that could have passed the head is the next head.
+            if port.heads[c].is_none() && port.relaxed.is_some() {
+                port.heads[c] = port.relaxed.take();
+                self.state.changed[s] = true;
+            }
+            if self.state.ports[s].heads[c].is_some() {
+                return self.look_behind(side, now);
+            }
+        }
         if self.state.ports[s].heads[c].is_some() {
             return;
         }
@@ -44,11 +55,41 @@ impl<S: Sink> Protocol<S> {
             Some(tlp) => {
                 self.state.ports[s].heads[c] = tlp;
                 self.state.changed[s] = true;
+                if class == Class::Posted && self.state.ports[s].options.relaxed_writes {
+                    self.look_behind(side, now);
+                }
             }
-            None if at < self.state.agenda.timer(side, Timer::Wake(class)) => {
-                self.state.agenda.set(side, Timer::Wake(class), at);
-            }
-            None => {}
+            None => self.wake(side, class, at),
+        }
+    }
+
+    fn wake(&mut self, side: Side, class: Class, at: u64) {
+        if at < self.state.agenda.timer(side, Timer::Wake(class)) {
+            self.state.agenda.set(side, Timer::Wake(class), at);
+        }
+    }
+
+    /// The write of another requester that is next behind the head, if it carries the relaxed ordering
+    /// attribute.
+    fn look_behind(&mut self, side: Side, now: u64) {
+        let s = side as usize;
+        let lane = &self.state.lanes[s][Class::Posted as usize];
+        let port = &self.state.ports[s];
+        let (Some(head), None) = (port.heads[0], port.relaxed) else {
+            return;
+        };
+        let Some((source, at)) = lane.next_but(now, usize::from(head.source)) else {
+            return;
+        };
+        let purpose = lane.jobs[source].front().map(|job| job.purpose);
+        if !matches!(purpose, Some(Purpose::CopyWrite | Purpose::ZeroCopyWrite)) {
+            return;
+        }
+        if at <= now {
+            self.state.ports[s].relaxed = self.next_request(side, Class::Posted, source);
+            self.state.changed[s] = true;
+        } else {
+            self.wake(side, Class::Posted, at);
         }
     }
 

@@ -205,6 +205,7 @@ impl Pair<'_> {
                 .zip(&old.updates)
                 .all(|(a, b)| self.dllp(side, Dllp::Update(a.0, a.1, a.2), Dllp::Update(b.0, b.1, b.2)))
             && new.heads.iter().zip(&old.heads).all(head)
+            && head((&new.relaxed, &old.relaxed))
             && new
                 .retry
                 .iter()
@@ -554,7 +555,7 @@ impl Shift {
             *headers += freed[*class as usize].0;
             *data += freed[*class as usize].1;
         }
-        for tlp in port.heads.iter_mut().flatten() {
+        for tlp in port.heads.iter_mut().chain([&mut port.relaxed]).flatten() {
             self.tlp(side, tlp, false);
         }
         for tlp in &mut port.retry {

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 /// Sequence numbers count modulo this.
 pub(super) const SEQUENCES: u16 = 4096;
 /// Most packets without acknowledgement.
-const MOST_UNACKED: usize = 2047;
+pub(super) const MOST_UNACKED: usize = 2047;
 
 /// Credits of one class that the receiver grants at the start; `None` is infinite.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +42,9 @@ pub struct PortOptions {
     pub retrain: u64,
     /// Do completions pass writes that wait for credits (relaxed ordering)? Read requests never do.
     pub relaxed_completions: bool,
+    /// Do copy and zero-copy writes carry the relaxed ordering attribute, so that the next of them may pass a
+    /// write of another requester that waits for data credits? Semaphores, interrupts and doorbells never carry it.
+    pub relaxed_writes: bool,
 }
 
 impl PortOptions {
@@ -72,6 +75,7 @@ impl PortOptions {
             update_after: 1,
             retrain: 20_000 * 1024,    // assumed: tens of microseconds
             relaxed_completions: true, // published: RlxdOrd+ in listings of GPUs
+            relaxed_writes: false,     // assumed: where smaller writes could pass, the listings do not say
         }
     }
 }
@@ -186,20 +190,13 @@ impl Account {
     }
 }
 
-/// Why the head of a queue cannot go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hold {
-    Headers,
-    Data { need: u64, have: u64 },
-    Retry,
-    Posted,
-}
-
 #[derive(Clone, Debug)]
 pub(super) struct Port {
     pub options: PortOptions,
     /// The packet of each class that goes next, once it is ready.
     pub heads: [Option<Tlp>; 3],
+    /// The write behind the posted head, if it may pass it.
+    pub relaxed: Option<Tlp>,
     pub turn: usize,
     pub nak: Option<u16>,
     /// An ACK waits for the wire.
@@ -238,6 +235,7 @@ impl Port {
             }),
             options,
             heads: [None; 3],
+            relaxed: None,
             turn: 0,
             nak: None,
             ack: false,
@@ -263,49 +261,13 @@ impl Port {
         behind(self.expected, 1)
     }
 
-    /// Does the class lack credits for `tlp`?
-    #[inline]
-    fn lacks(&self, tlp: &Tlp) -> Option<Hold> {
-        let account = &self.accounts[tlp.class() as usize];
-        if account.headers_left() == Some(0) {
-            return Some(Hold::Headers);
-        }
-        let need = u64::from(tlp.units());
-        let have = account.data_left().filter(|&have| have < need)?;
-        Some(Hold::Data { need, have })
-    }
-
-    /// Why `tlp` cannot start now, credits, retry space and order being what they are.
-    #[inline]
-    pub fn hold(&self, tlp: &Tlp) -> Option<Hold> {
-        if let Some(hold) = self.lacks(tlp) {
-            return Some(hold);
-        }
-        let ordered = match tlp.class() {
-            Class::Posted => false,
-            Class::NonPosted => true,
-            Class::Completion => !self.options.relaxed_completions,
-        };
-        if ordered
-            && let Some(write) = &self.heads[0]
-            && self.lacks(write).is_some()
-        {
-            return Some(Hold::Posted);
-        }
-        let full = self
-            .options
-            .retry_bytes
-            .is_some_and(|limit| self.retry_used + u64::from(tlp.wire_bytes) > limit);
-        (full || self.retry.len() >= MOST_UNACKED).then_some(Hold::Retry)
-    }
-
     /// The earliest tick, not before `now`, at which this transmitter has something that may start.
     #[inline]
     pub fn ready(&self, now: u64) -> Option<u64> {
         let dllp = self.ack || self.nak.is_some() || !self.updates.is_empty();
         let new = || {
             let mut heads = self.heads.iter().flatten();
-            heads.any(|tlp| self.hold(tlp).is_none())
+            heads.any(|tlp| self.hold(tlp).is_none()) || self.passes()
         };
         (dllp || self.replay.is_some() || new()).then(|| now.max(self.blocked_until))
     }
@@ -344,13 +306,18 @@ impl Port {
                 step
             };
             let class = self.options.order[place] as usize;
-            let Some(mut tlp) = self.heads[class] else {
+            let free = self.heads[class].filter(|tlp| self.hold(tlp).is_none());
+            let mut tlp = if let Some(tlp) = free {
+                self.heads[class] = None;
+                tlp
+            } else if class == Class::Posted as usize
+                && self.passes()
+                && let Some(tlp) = self.relaxed.take()
+            {
+                tlp
+            } else {
                 continue;
             };
-            if self.hold(&tlp).is_some() {
-                continue;
-            }
-            self.heads[class] = None;
             let account = &mut self.accounts[class];
             account.used.0 += 1;
             account.used.1 += u64::from(tlp.units());

@@ -298,7 +298,10 @@ impl State {
         for side in Side::BOTH {
             let (port, other) = (&self.ports[side as usize], &self.ports[side.other() as usize]);
             let lanes = &self.lanes[side as usize];
-            if !lanes.iter().all(Lane::is_empty) || port.heads.iter().any(Option::is_some) {
+            if !lanes.iter().all(Lane::is_empty)
+                || port.heads.iter().any(Option::is_some)
+                || port.relaxed.is_some()
+            {
                 return Some("something is left to send");
             }
             if lanes[1].outstanding != [0; 3] {

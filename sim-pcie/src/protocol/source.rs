@@ -36,11 +36,20 @@ impl Lane {
     /// when.
     #[inline]
     pub fn next(&self, now: u64) -> Option<(usize, u64)> {
+        self.next_but(now, SOURCES)
+    }
+
+    /// The same without the source `but`.
+    #[inline]
+    pub fn next_but(&self, now: u64, but: usize) -> Option<(usize, u64)> {
         let mut best: Option<(usize, u64)> = None;
         for source in [0, 1, 2, 0, 1].into_iter().skip(self.turn).take(SOURCES) {
             let Some(job) = self.jobs[source].front() else {
                 continue;
             };
+            if source == but {
+                continue;
+            }
             if self.limits[source].is_some_and(|limit| self.outstanding[source] >= limit) {
                 continue;
             }
