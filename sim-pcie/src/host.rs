@@ -32,6 +32,7 @@ impl Server {
     }
 
     /// When `bytes` that come at `arrival` have been served.
+    #[inline]
     pub fn serve(&mut self, arrival: u64, bytes: u64) -> u64 {
         let Some(rate) = self.rate else { return arrival };
         if arrival > self.free {

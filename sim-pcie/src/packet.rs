@@ -25,6 +25,7 @@ pub enum Kind {
 /// Wire bytes of a packet (stream bytes for Gen6): header, payload padded to 4 bytes, framing.
 ///
 /// `address_bits` and `ecrc` as in [`LinkConfig`]. A read request carries no payload.
+#[inline]
 pub fn tlp_bytes(generation: Generation, kind: Kind, payload: u64, address_bits: u32, ecrc: bool) -> u64 {
     let header = match kind {
         Kind::CplD => COMPLETION_HEADER,
@@ -46,6 +47,7 @@ pub fn tlp_bytes(generation: Generation, kind: Kind, payload: u64, address_bits:
 
 impl LinkConfig {
     /// Wire bytes of a packet on this link; see [`tlp_bytes`].
+    #[inline]
     pub fn tlp_bytes(&self, kind: Kind, payload: u64) -> u64 {
         tlp_bytes(self.generation, kind, payload, self.address_bits, self.ecrc)
     }
@@ -67,6 +69,7 @@ pub struct Piece {
 
 /// Length of the first piece of a request: up to the next multiple of `limit` (a power of two), never
 /// across 4 KiB.
+#[inline]
 pub fn first_request(address: u64, bytes: u64, limit: u64) -> u64 {
     let limit = limit.min(PAGE_BYTES);
     bytes.min(limit - (address & (limit - 1)))
@@ -92,6 +95,7 @@ pub fn split_request(address: u64, bytes: u64, limit: u64) -> impl Iterator<Item
 ///
 /// Cut at every boundary, or (`max`) only where `mps` forces it; every completion but the last ends on a
 /// boundary.
+#[inline]
 pub fn first_completion(address: u64, bytes: u64, mps: u64, rcb: u64, max: bool) -> u64 {
     if max {
         if bytes <= mps {
@@ -143,6 +147,7 @@ impl CompletionPolicy {
     }
 
     /// Is read number `index` answered with the fewest completions?
+    #[inline]
     pub fn is_max(self, index: u64) -> bool {
         self.run(index).0
     }

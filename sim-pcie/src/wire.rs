@@ -168,6 +168,7 @@ impl Wire {
     }
 
     /// Where a packet that is ready at tick `ready` would start. Changes nothing.
+    #[inline]
     pub fn peek(&self, ready: u64) -> Start {
         match self {
             Wire::Slot(w) => w.peek(ready),
@@ -176,6 +177,7 @@ impl Wire {
     }
 
     /// Sends one packet at `start`, the last answer of [`peek`](Self::peek); its end.
+    #[inline]
     pub fn send_at(&mut self, start: Start, unit: Unit) -> u64 {
         match self {
             Wire::Slot(w) => w.send_at(start, unit),
@@ -335,6 +337,7 @@ impl Wire {
 }
 
 impl SlotWire {
+    #[inline]
     fn peek(&self, ready: u64) -> Start {
         let (mut free, mut due, mut skps) = (self.free, self.due, 0);
         // Due while the last packet was on the wire: they follow it.
@@ -368,15 +371,22 @@ impl SlotWire {
         }
     }
 
+    #[inline]
     fn take(&mut self, start: Start) {
         self.due = start.due;
         self.count.skps += start.skps;
     }
 
+    #[inline]
     fn send_at(&mut self, start: Start, unit: Unit) -> u64 {
         self.take(start);
         let end = start.time + unit.slots * self.slot;
         self.free = end;
+        if self.cadence.period == 0 {
+            self.count.tlps += 1;
+            self.count.tlp_slots += unit.slots;
+            return end;
+        }
         let groups = self.count.dllps;
         self.account(unit, 1);
         self.free += (self.count.dllps - groups) / self.cadence.dllps * self.cadence.slots * self.slot;
@@ -488,6 +498,7 @@ impl FlitWire {
         flit * FLIT_TLP_SLOTS + inside
     }
 
+    #[inline]
     fn peek(&self, ready: u64) -> Start {
         let position = self.free.max(self.position_from(ready));
         Start {
@@ -498,6 +509,7 @@ impl FlitWire {
         }
     }
 
+    #[inline]
     fn send_at(&mut self, start: Start, unit: Unit) -> u64 {
         self.free = start.position + unit.slots;
         self.count.tlps += 1;

@@ -50,6 +50,7 @@ fn mixes() -> impl Strategy<Value = Mix> {
         prop::option::weighted(0.2, prop::sample::select(vec![16_000_000_000u64, 32_000_000_000])),
         any::<bool>(),
         prop_oneof![Just((0u32, 1u32)), Just((1, 2)), Just((1, 1))],
+        (any::<bool>(), any::<bool>()),
     );
     let errors = prop::option::weighted(0.3, (1e-8f64..1e-6, any::<u64>()));
     let limits = (prop::option::of(1u32..40), prop::option::of(1u32..40));
@@ -58,7 +59,19 @@ fn mixes() -> impl Strategy<Value = Mix> {
     let jobs = prop::collection::vec((0u8..9, at, 0u64..40_000, bytes), 1..5);
     (link, flow, errors, limits, jobs).prop_map(|(link, flow, bits, limits, jobs)| {
         let (generation, lanes, mps, completions, one_way, host_read, tags, timer, skp) = link;
-        let (headers, data, reads, drain, update_after, retry, rc_write, rc_total, behind, dram_reads) = flow;
+        let (
+            headers,
+            data,
+            reads,
+            drain,
+            update_after,
+            retry,
+            rc_write,
+            rc_total,
+            behind,
+            dram_reads,
+            relaxed,
+        ) = flow;
         let config = LinkConfig {
             generation,
             lanes,
@@ -94,6 +107,7 @@ fn mixes() -> impl Strategy<Value = Mix> {
             port.retry_bytes = retry;
             port.retrain = 100_000;
             port.replay_timer = Some(6_000_000);
+            (port.relaxed_completions, port.relaxed_writes) = relaxed;
         }
         Mix {
             config,
@@ -195,7 +209,7 @@ fn many_mixes() {
 
 #[test]
 fn a_long_copy_is_few_steps() {
-    for (skp, what) in [(false, 0), (false, 2), (true, 0)] {
+    for (skp, what) in [(false, 0), (false, 2), (true, 0), (true, 2)] {
         let config = LinkConfig {
             skp,
             ..LinkConfig::default()

@@ -1,6 +1,6 @@
 //! Who waits for what when nothing can move.
 
-use super::port::Hold;
+use super::ordering::Hold;
 use super::run::State;
 use super::{Class, Side};
 use sim_core::Time;
@@ -78,7 +78,7 @@ impl State {
                 };
                 blocked.push(Blocked {
                     side,
-                    class: tlp.class,
+                    class: tlp.class(),
                     waits_for,
                 });
             }

@@ -49,6 +49,7 @@ impl ErrorGap {
     }
 
     /// Sends `units`; is one of them bad?
+    #[inline]
     pub fn pass(&mut self, units: u64) -> bool {
         if self.rate <= 0.0 {
             return false;

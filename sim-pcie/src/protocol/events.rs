@@ -1,71 +1,33 @@
 //! What happens when something arrives, runs out or becomes ready.
 
+use super::agenda::{Event, Timer};
 use super::copy::Order;
 use super::port::{Dllp, Frame, SEQUENCES, Tlp};
 use super::run::Protocol;
 use super::sink::{Delivery, Sink, TlpInfo, TraceEntry};
 use super::source::{Answer, NO_TAG};
 use super::{Class, Purpose, Sent, Side};
-use crate::packet::{Kind, Piece, first_completion, first_request};
+use crate::packet::{Kind, first_completion, first_request};
 use sim_core::Time;
-use std::cmp::{Ordering, Reverse};
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Event {
-    Arrives(Frame),
-    TlpEnds,
-    AckTimer(u64),
-    ReplayTimer(u64),
-    Free(Class, u64),
-    /// The periodic `UpdateFC` of a class; and was one lost?
-    Refresh(Class, bool),
-    /// A job or an answer of this class becomes ready.
-    Wake(Class),
-}
-
-/// An event at a port, ordered by (time, number).
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
-    pub time: u64,
-    pub number: u64,
-    pub port: Side,
-    pub event: Event,
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        (self.time, self.number) == (other.time, other.number)
-    }
-}
-impl Eq for Entry {}
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.time, self.number).cmp(&(other.time, other.number))
-    }
-}
 
 /// Freed credits are told at least this often: 30 us (published: PCIe base specification).
 const FC_REFRESH: u64 = 30_000 * 1024;
 
 impl<S: Sink> Protocol<S> {
-    fn at(&mut self, time: u64, port: Side, event: Event) {
-        self.state.events_ever += 1;
-        self.state.events.push(Reverse(Entry {
-            time,
-            number: self.state.events_ever,
-            port,
-            event,
-        }));
-    }
-
     /// Puts the next packet of a class at the head, if the head is free and one is ready.
     pub(super) fn fill(&mut self, side: Side, class: Class, now: u64) {
         let (s, c) = (side as usize, class as usize);
+        let port = &mut self.state.ports[s];
+        if class == Class::Posted && port.options.relaxed_writes {
+            // The write that could have passed the head is the next head.
+            if port.heads[c].is_none() && port.relaxed.is_some() {
+                port.heads[c] = port.relaxed.take();
+                self.state.changed[s] = true;
+            }
+            if self.state.ports[s].heads[c].is_some() {
+                return self.look_behind(side, now);
+            }
+        }
         if self.state.ports[s].heads[c].is_some() {
             return;
         }
@@ -90,12 +52,44 @@ impl<S: Sink> Protocol<S> {
             }
         };
         match tlp {
-            Some(tlp) => self.state.ports[s].heads[c] = tlp,
-            None if self.state.wake[s][c].is_none_or(|wake| at < wake) => {
-                self.state.wake[s][c] = Some(at);
-                self.at(at, side, Event::Wake(class));
+            Some(tlp) => {
+                self.state.ports[s].heads[c] = tlp;
+                self.state.changed[s] = true;
+                if class == Class::Posted && self.state.ports[s].options.relaxed_writes {
+                    self.look_behind(side, now);
+                }
             }
-            None => {}
+            None => self.wake(side, class, at),
+        }
+    }
+
+    fn wake(&mut self, side: Side, class: Class, at: u64) {
+        if at < self.state.agenda.timer(side, Timer::Wake(class)) {
+            self.state.agenda.set(side, Timer::Wake(class), at);
+        }
+    }
+
+    /// The write of another requester that is next behind the head, if it carries the relaxed ordering
+    /// attribute.
+    fn look_behind(&mut self, side: Side, now: u64) {
+        let s = side as usize;
+        let lane = &self.state.lanes[s][Class::Posted as usize];
+        let port = &self.state.ports[s];
+        let (Some(head), None) = (port.heads[0], port.relaxed) else {
+            return;
+        };
+        let Some((source, at)) = lane.next_but(now, usize::from(head.source)) else {
+            return;
+        };
+        let purpose = lane.jobs[source].front().map(|job| job.purpose);
+        if !matches!(purpose, Some(Purpose::CopyWrite | Purpose::ZeroCopyWrite)) {
+            return;
+        }
+        if at <= now {
+            self.state.ports[s].relaxed = self.next_request(side, Class::Posted, source);
+            self.state.changed[s] = true;
+        } else {
+            self.wake(side, Class::Posted, at);
         }
     }
 
@@ -149,34 +143,28 @@ impl<S: Sink> Protocol<S> {
     }
 
     fn tlp(&self, kind: Kind, address: u64, bytes: u64) -> Tlp {
-        let class = match kind {
-            Kind::MWr => Class::Posted,
-            Kind::MRd => Class::NonPosted,
-            Kind::CplD => Class::Completion,
-        };
         let data = if kind == Kind::MRd { 0 } else { bytes };
-        let piece = Piece { address, bytes };
         Tlp {
-            kind,
-            class,
-            wire_bytes: self.config.tlp_bytes(kind, data),
-            units: data.div_ceil(16),
-            address: piece.address,
-            payload: piece.bytes,
-            last: false,
-            sequence: 0,
-            attempt: 0,
-            bad: false,
-            tag: NO_TAG,
-            source: 0,
-            purpose: Purpose::CopyWrite,
+            address,
             copy: 0,
+            // At most 4096 bytes, as `mps` and `mrrs`.
+            payload: bytes as u16,
+            wire_bytes: self.config.tlp_bytes(kind, data) as u16,
+            sequence: 0,
+            tag: NO_TAG,
+            kind,
+            purpose: Purpose::CopyWrite,
+            source: 0,
+            attempt: 0,
+            last: false,
+            bad: false,
         }
     }
 
     /// A packet has been put on the wire.
     pub(super) fn launched(&mut self, side: Side, mut frame: Frame, start: u64, end: u64) {
         let index = side as usize;
+        self.state.changed[index] = true;
         let bytes = frame.wire_bytes();
         self.state.ports[index].counters.wire_bytes += bytes;
         let mut lost = self.state.gaps[index].pass(bytes * 8);
@@ -206,18 +194,24 @@ impl<S: Sink> Protocol<S> {
         }
         match frame {
             Frame::Tlp(tlp) => {
-                self.at(end, side, Event::TlpEnds);
-                self.fill(side, tlp.class, start);
+                // A replay timer that runs goes on; so does a start of it that is due.
+                let agenda = &mut self.state.agenda;
+                if !agenda.runs(side, Timer::Replay) && !agenda.runs(side, Timer::TlpEnds) {
+                    agenda.set(side, Timer::TlpEnds, end);
+                }
+                self.fill(side, tlp.class(), start);
             }
             Frame::Dllp(_) if lost => {
                 if let Some(class) = refresh {
-                    self.at(end + FC_REFRESH, side, Event::Refresh(class, true));
+                    self.state.ports[index].lost_update[class as usize] = true;
+                    self.refresh(side, class, end);
                 }
                 return;
             }
             Frame::Dllp(_) => {}
         }
-        self.at(end + self.config.one_way.0, side.other(), Event::Arrives(frame));
+        let arrival = end + self.config.one_way.0;
+        self.state.agenda.arrives(arrival, side.other(), frame);
     }
 
     fn info(frame: &Frame) -> Option<TlpInfo> {
@@ -225,7 +219,7 @@ impl<S: Sink> Protocol<S> {
         Some(TlpInfo {
             tag: (tlp.tag != NO_TAG).then_some(tlp.tag),
             address: tlp.address,
-            bytes: tlp.payload,
+            bytes: u64::from(tlp.payload),
             purpose: tlp.purpose,
             source: tlp.source,
             replay: tlp.attempt > 0,
@@ -233,35 +227,32 @@ impl<S: Sink> Protocol<S> {
         })
     }
 
-    pub(super) fn next_event(&mut self) {
-        let Some(Reverse(entry)) = self.state.events.pop() else {
+    /// Lets the next thing happen, at `time`.
+    pub(super) fn next_event(&mut self, time: u64) {
+        let Some((port, event)) = self.state.agenda.pop(time) else {
             return;
         };
-        let Entry {
-            time, port, event, ..
-        } = entry;
         self.state.now = self.state.now.max(time);
         let index = port as usize;
+        if let Event::Arrives(Frame::Tlp(tlp)) = event {
+            // Most change nothing that the receiver's own transmitter could send.
+            return self.tlp_arrives(port, tlp, time);
+        }
+        self.state.changed[index] = true;
         match event {
-            Event::TlpEnds => self.arm_replay(port, time, false),
-            Event::Wake(class) => {
-                let wake = &mut self.state.wake[index][class as usize];
-                if *wake == Some(time) {
-                    *wake = None;
-                }
-                self.fill(port, class, time);
-            }
-            Event::AckTimer(deadline) => {
-                let p = &mut self.state.ports[index];
-                if p.ack_deadline == Some(deadline) {
-                    p.ack_deadline = None;
-                    p.ack = true;
+            Event::Arrives(Frame::Tlp(_)) => {}
+            Event::Arrives(Frame::Dllp(dllp)) => self.dllp_arrives(port, dllp, time),
+            Event::Free(class, units) => {
+                if self.state.ports[index].free_credits(class, u64::from(units)) {
+                    self.refresh(port, class, time);
                 }
             }
-            Event::ReplayTimer(deadline) => {
+            Event::RunsOut(Timer::TlpEnds) => self.arm_replay(port, time, false),
+            Event::RunsOut(Timer::Wake(class)) => self.fill(port, class, time),
+            Event::RunsOut(Timer::Ack) => self.state.ports[index].ack = true,
+            Event::RunsOut(Timer::Replay) => {
                 let p = &mut self.state.ports[index];
-                if p.replay_deadline == Some(deadline) && !p.retry.is_empty() {
-                    p.replay_deadline = None;
+                if !p.retry.is_empty() {
                     p.counters.timeouts += 1;
                     let retrain = p.start_replay(time);
                     self.note(port, Sent::ReplayTimer, time);
@@ -271,32 +262,21 @@ impl<S: Sink> Protocol<S> {
                     self.arm_replay(port, time, false);
                 }
             }
-            Event::Free(class, units) => {
-                let granted = self.state.ports[port.other() as usize].accounts[class as usize].granted;
-                if granted.headers.is_none() && granted.data.is_none() {
-                    return;
-                }
-                if self.state.ports[index].free_credits(class, units) {
-                    self.refresh(port, class, time);
-                }
-            }
-            Event::Refresh(class, lost) => {
+            Event::RunsOut(Timer::Refresh(class)) => {
                 let p = &mut self.state.ports[index];
-                p.refresh[class as usize] = false;
+                let lost = std::mem::take(&mut p.lost_update[class as usize]);
                 if lost || p.has_untold(class) {
                     p.send_update(class);
                 }
             }
-            Event::Arrives(Frame::Dllp(dllp)) => self.dllp_arrives(port, dllp, time),
-            Event::Arrives(Frame::Tlp(tlp)) => self.tlp_arrives(port, tlp, time),
         }
     }
 
     /// Starts the timer of the periodic `UpdateFC`, if it does not run.
     fn refresh(&mut self, port: Side, class: Class, now: u64) {
-        let pending = &mut self.state.ports[port as usize].refresh[class as usize];
-        if !std::mem::replace(pending, true) {
-            self.at(now + FC_REFRESH, port, Event::Refresh(class, false));
+        if !self.state.agenda.runs(port, Timer::Refresh(class)) {
+            let agenda = &mut self.state.agenda;
+            agenda.set(port, Timer::Refresh(class), now + FC_REFRESH);
         }
     }
 
@@ -315,16 +295,15 @@ impl<S: Sink> Protocol<S> {
 
     /// (Re)starts the replay timer of a transmitter, or stops it when nothing is unacknowledged.
     fn arm_replay(&mut self, port: Side, now: u64, progress: bool) {
-        let p = &mut self.state.ports[port as usize];
+        let p = &self.state.ports[port as usize];
         let Some(timer) = p.options.replay_timer else {
             return;
         };
+        let agenda = &mut self.state.agenda;
         if p.retry.is_empty() {
-            p.replay_deadline = None;
-        } else if progress || p.replay_deadline.is_none() {
-            let deadline = now.max(p.blocked_until) + timer;
-            p.replay_deadline = Some(deadline);
-            self.at(deadline, port, Event::ReplayTimer(deadline));
+            agenda.stop(port, Timer::Replay);
+        } else if progress || !agenda.runs(port, Timer::Replay) {
+            agenda.set(port, Timer::Replay, now.max(p.blocked_until) + timer);
         }
     }
 
@@ -356,7 +335,8 @@ impl<S: Sink> Protocol<S> {
         if tlp.bad || place.is_gt() {
             if !p.nak_scheduled {
                 p.nak_scheduled = true;
-                p.ack_deadline = None;
+                self.state.changed[port as usize] = true;
+                self.state.agenda.stop(port, Timer::Ack);
                 p.ack = false;
                 p.nak = Some(p.last_good());
             }
@@ -364,35 +344,44 @@ impl<S: Sink> Protocol<S> {
         }
         if place.is_lt() {
             p.ack = true;
+            self.state.changed[port as usize] = true;
             return;
         }
         p.expected = (p.expected + 1) % SEQUENCES;
         p.nak_scheduled = false;
         match p.options.ack_delay {
-            None => p.ack = true,
-            Some(delay) if p.ack_deadline.is_none() => {
-                p.ack_deadline = Some(time + delay);
-                self.at(time + delay, port, Event::AckTimer(time + delay));
+            None => {
+                p.ack = true;
+                self.state.changed[port as usize] = true;
             }
-            Some(_) => {}
+            Some(delay) => {
+                if !self.state.agenda.runs(port, Timer::Ack) {
+                    self.state.agenda.set(port, Timer::Ack, time + delay);
+                }
+            }
         }
-        let drain = self.state.ports[port as usize].options.drain;
+        let drain = p.options.drain;
         let free = if port == Side::Down && tlp.kind == Kind::MWr {
-            self.state.root.write(time, tlp.address, tlp.payload)
+            self.state.root.write(time, tlp.address, u64::from(tlp.payload))
         } else {
             time + drain
         };
-        self.at(free, port, Event::Free(tlp.class, tlp.units));
         let side = port.other();
-        let sender = &mut self.state.ports[side as usize].counters;
-        sender.delivered += 1;
-        sender.payload += if tlp.kind == Kind::MRd { 0 } else { tlp.payload };
+        let sender = &mut self.state.ports[side as usize];
+        sender.counters.delivered += 1;
+        if tlp.kind != Kind::MRd {
+            sender.counters.payload += u64::from(tlp.payload);
+        }
+        // Infinite credits need not be told.
+        if sender.accounts[tlp.class() as usize].is_finite() {
+            self.state.agenda.frees(free, port, tlp.class(), tlp.units());
+        }
         if S::RECORDS {
             self.record_delivery(Delivery {
                 side,
                 kind: tlp.kind,
                 sequence: tlp.sequence,
-                payload: tlp.payload,
+                payload: u64::from(tlp.payload),
                 time: Time(time),
                 address: tlp.address,
                 purpose: tlp.purpose,
@@ -423,7 +412,7 @@ impl<S: Sink> Protocol<S> {
         if tlp.copy > 0 {
             let mut orders: Vec<Order> = Vec::new();
             let limits = [u64::from(self.config.write_tlp), u64::from(self.config.mrrs)];
-            let (copy, purpose, bytes) = (tlp.copy, tlp.purpose, tlp.payload);
+            let (copy, purpose, bytes) = (tlp.copy, tlp.purpose, u64::from(tlp.payload));
             self.state
                 .engines
                 .delivered(side, copy, purpose, bytes, tlp.last, time, limits, &mut orders);
@@ -440,7 +429,8 @@ impl<S: Sink> Protocol<S> {
         let (ready, max) = match port {
             Side::Down => {
                 let max = self.config.completions.is_max(self.state.root.answered);
-                (self.state.root.read(time, request.address, request.payload), max)
+                let bytes = u64::from(request.payload);
+                (self.state.root.read(time, request.address, bytes), max)
             }
             Side::Up => (time + self.state.root.options.mmio.0, true),
         };
@@ -452,7 +442,7 @@ impl<S: Sink> Protocol<S> {
             Answer {
                 ready,
                 address: request.address,
-                bytes: request.payload,
+                bytes: u64::from(request.payload),
                 max,
                 tag: request.tag,
                 source: request.source,

@@ -6,10 +6,10 @@
 //! state is saved after 1, 2, 4, 8 ... packets, and each later state is compared with the saved one, a few
 //! integers first. A jump ends before anything that does not repeat: the last packets of a job, an event
 //! that was already pending when the period began, a bit error. What the sink would have been told is
-//! repeated to it, shifted. Reads between ordered sets repeat so seldom (the ACK timer, the tags and the sets
-//! have periods of their own) that they are stepped.
+//! repeated to it, shifted. Reads between ordered sets repeat seldom (the ACK timer and the sets have periods of
+//! their own): after 6 to 972 sets at default settings, so that long ones are jumped over too.
 
-use super::events::{Entry, Event};
+use super::agenda::{Agenda, NEVER, TIMERS};
 use super::port::{Dllp, Frame, Port, SEQUENCES, Tlp};
 use super::run::{Protocol, State};
 use super::sink::{Delivery, Sink, TraceEntry};
@@ -40,8 +40,11 @@ pub(super) struct Jumper {
     pub skipped: (u64, u64),
 }
 
-/// Longest period that is looked for, packets.
-const LONGEST: u64 = 1 << 20;
+/// Longest period that is looked for, packets. Reads between ordered sets repeat after up to a thousand sets,
+/// that is, a few million packets (measured over the generations: at most 972 sets).
+const LONGEST: u64 = 1 << 24;
+/// The same when someone listens: what was told within the period is kept.
+const LONGEST_TOLD: u64 = 1 << 20;
 
 impl Jumper {
     pub fn reset(&mut self) {
@@ -79,13 +82,6 @@ struct Pair<'a> {
 impl Pair<'_> {
     fn relative(&self, new: u64, old: u64) -> bool {
         new.wrapping_sub(self.new.now) == old.wrapping_sub(self.old.now)
-    }
-
-    fn deadline(&self, new: Option<u64>, old: Option<u64>) -> bool {
-        match (new, old) {
-            (Some(new), Some(old)) => self.relative(new, old),
-            (new, old) => new == old,
-        }
     }
 
     fn sequence(&self, sender: Side, new: u16, old: u16) -> bool {
@@ -133,20 +129,40 @@ impl Pair<'_> {
         }
     }
 
-    fn event(&self, new: &Entry, old: &Entry) -> bool {
-        let sender = new.port.other();
-        new.port == old.port
-            && self.relative(new.time, old.time)
-            && match (new.event, old.event) {
-                (Event::Arrives(Frame::Tlp(a)), Event::Arrives(Frame::Tlp(b))) => {
-                    self.tlp(sender, &a, &b, true)
-                }
-                (Event::Arrives(Frame::Dllp(a)), Event::Arrives(Frame::Dllp(b))) => self.dllp(sender, a, b),
-                (Event::AckTimer(a), Event::AckTimer(b)) | (Event::ReplayTimer(a), Event::ReplayTimer(b)) => {
-                    self.relative(a, b)
-                }
-                (a, b) => a == b,
+    /// Is what is queued the same? And when runs out the first timer that stands still since the period began?
+    fn agenda(&self) -> Option<u64> {
+        let (new, old) = (&self.new.agenda, &self.old.agenda);
+        let mut still = NEVER;
+        for side in Side::BOTH {
+            let i = side as usize;
+            let arrivals = new.arrivals[i].len() == old.arrivals[i].len()
+                && (new.arrivals[i].iter().zip(&old.arrivals[i]))
+                    .all(|(a, b)| self.relative(a.0, b.0) && self.frame(side.other(), &a.1, &b.1));
+            let frees = new.frees[i].iter().zip(&old.frees[i]).all(|(new, old)| {
+                let mut pairs = new.iter().zip(old);
+                new.len() == old.len() && pairs.all(|(a, b)| a.1 == b.1 && self.relative(a.0, b.0))
+            });
+            if !arrivals || !frees {
+                return None;
             }
+            for timer in 0..TIMERS {
+                let (new, old) = (new.timers[i][timer], old.timers[i][timer]);
+                if new == old {
+                    still = still.min(new);
+                } else if new == NEVER || old == NEVER || !self.relative(new, old) {
+                    return None;
+                }
+            }
+        }
+        Some(still)
+    }
+
+    fn frame(&self, sender: Side, new: &Frame, old: &Frame) -> bool {
+        match (new, old) {
+            (Frame::Tlp(a), Frame::Tlp(b)) => self.tlp(sender, a, b, true),
+            (Frame::Dllp(a), Frame::Dllp(b)) => self.dllp(sender, *a, *b),
+            _ => false,
+        }
     }
 
     fn port(&self, side: Side) -> bool {
@@ -159,10 +175,7 @@ impl Pair<'_> {
             );
             (freed.0 - known.0, freed.1 - known.1)
         };
-        let finite = |class: usize| {
-            let granted = self.new.ports[side.other() as usize].accounts[class].granted;
-            granted.headers.is_some() || granted.data.is_some()
-        };
+        let finite = |class: usize| self.new.ports[side.other() as usize].accounts[class].is_finite();
         let head = |(new, old): (&Option<Tlp>, &Option<Tlp>)| match (new, old) {
             (Some(new), Some(old)) => self.tlp(side, new, old, false),
             (new, old) => new.is_none() && old.is_none(),
@@ -179,11 +192,9 @@ impl Pair<'_> {
             && new.replays == old.replays
             && new.nak_scheduled == old.nak_scheduled
             && new.unsent_headers == old.unsent_headers
-            && new.refresh == old.refresh
+            && new.lost_update == old.lost_update
             && credits(new) == credits(old)
             && self.sequence(side.other(), new.expected, old.expected)
-            && self.deadline(new.ack_deadline, old.ack_deadline)
-            && self.deadline(new.replay_deadline, old.replay_deadline)
             && new.blocked_until.saturating_sub(self.new.now)
                 == old.blocked_until.saturating_sub(self.old.now)
             && (0..3).all(|c| !finite(c) || untold(self.new, c) == untold(self.old, c))
@@ -194,6 +205,7 @@ impl Pair<'_> {
                 .zip(&old.updates)
                 .all(|(a, b)| self.dllp(side, Dllp::Update(a.0, a.1, a.2), Dllp::Update(b.0, b.1, b.2)))
             && new.heads.iter().zip(&old.heads).all(head)
+            && head((&new.relaxed, &old.relaxed))
             && new
                 .retry
                 .iter()
@@ -220,26 +232,6 @@ impl Pair<'_> {
             )
             && self.new.tags[requester].relative(new.tag) == self.old.tags[requester].relative(old.tag)
     }
-
-    /// Events of the newer state that move with the period, and the first that does not.
-    fn events(&self, new: &[Entry], old: &[Entry]) -> Option<u64> {
-        // An event that was pending when the period began stands still.
-        let still = |e: &Entry, among: &[Entry]| among.binary_search_by(|o| o.cmp(e)).is_ok();
-        let moving = |list: &'_ [Entry], other: &'_ [Entry]| -> Vec<Entry> {
-            list.iter().filter(|e| !still(e, other)).copied().collect()
-        };
-        let (new_moving, old_moving) = (moving(new, old), moving(old, new));
-        let same = new_moving.len() == old_moving.len()
-            && new_moving.iter().zip(&old_moving).all(|(a, b)| self.event(a, b));
-        let first = new.iter().filter(|e| still(e, old)).map(|e| e.time).min();
-        same.then(|| first.unwrap_or(u64::MAX))
-    }
-}
-
-fn sorted(state: &State) -> Vec<Entry> {
-    let mut events: Vec<Entry> = state.events.iter().map(|e| e.0).collect();
-    events.sort_unstable();
-    events
 }
 
 fn moved_sequence(new: &State, old: &State, side: Side) -> u16 {
@@ -262,7 +254,7 @@ impl<S: Sink> Protocol<S> {
         [
             side as u64 + 2 * state.ports[side as usize].turn as u64,
             retry(0) << 32 | retry(1),
-            state.events.len() as u64,
+            state.agenda.len() as u64,
             free(side as usize),
             (state.answers[1].len() as u64) << 32 | u64::from(state.lanes[0][1].outstanding[0]),
             state.now % self.config.generation.symbol_ticks(),
@@ -271,7 +263,8 @@ impl<S: Sink> Protocol<S> {
 
     /// After each packet: has this state been before?
     pub(super) fn try_jump(&mut self, side: Side) {
-        if self.jumper.power > LONGEST {
+        let longest = if S::RECORDS { LONGEST_TOLD } else { LONGEST };
+        if self.jumper.power > longest {
             return;
         }
         let key = self.key(side);
@@ -289,8 +282,8 @@ impl<S: Sink> Protocol<S> {
             self.jumper.since = 0;
             self.jumper.power *= 2;
             self.jumper.told.clear();
-            self.jumper.on = S::RECORDS && self.jumper.power <= LONGEST;
-            self.jumper.saved = (self.jumper.power <= LONGEST).then(|| (key, Box::new(self.state.clone())));
+            self.jumper.on = S::RECORDS && self.jumper.power <= longest;
+            self.jumper.saved = (self.jumper.power <= longest).then(|| (key, Box::new(self.state.clone())));
         }
     }
 
@@ -350,12 +343,6 @@ impl<S: Sink> Protocol<S> {
             {
                 return None;
             }
-            for (a, b) in new.wake[i].iter().zip(&old.wake[i]) {
-                // Either a wake-up that stands still (its event says until when) or one that moves.
-                if a != b && !pair.deadline(*a, *b) {
-                    return None;
-                }
-            }
             let bits = old.gaps[i].left - new.gaps[i].left.min(old.gaps[i].left);
             if new.gaps[i].errors != old.gaps[i].errors {
                 return None;
@@ -370,8 +357,8 @@ impl<S: Sink> Protocol<S> {
         {
             return None;
         }
-        let still = pair.events(&sorted(new), &sorted(old))?;
-        if still < u64::MAX {
+        let still = pair.agenda()?;
+        if still < NEVER {
             most = most.min(still.saturating_sub(new.now + 1) / period);
         }
         // Nothing moved: a state without end.
@@ -415,18 +402,12 @@ impl<S: Sink> Protocol<S> {
             counts: [state.tags[0].count(), state.tags[1].count()],
             moved,
         };
-        let old_events = sorted(&old);
-        let mut events = std::mem::take(&mut state.events).into_vec();
         let freed = Side::BOTH.map(|side| {
             let (new, was) = (state.ports[side as usize].freed, old.ports[side as usize].freed);
             [0, 1, 2].map(|c| ((new[c].0 - was[c].0) * times, (new[c].1 - was[c].1) * times))
         });
-        for entry in &mut events {
-            if old_events.binary_search_by(|o| o.cmp(&entry.0)).is_err() {
-                shift.event(&mut entry.0, &freed);
-            }
-        }
-        state.events = events.into();
+        shift.agenda(&mut state.agenda, &old.agenda, &freed);
+        state.changed = [true; 2];
         for side in Side::BOTH {
             let i = side as usize;
             state.wires[i].shift(now, period, times, &old.wires[i]);
@@ -434,11 +415,6 @@ impl<S: Sink> Protocol<S> {
                 answer.ready += ticks;
                 answer.address += moved[1 - i][1][usize::from(answer.source).min(2)];
                 answer.tag = shift.tag(1 - i, answer.tag);
-            }
-            for (wake, was) in state.wake[i].iter_mut().zip(&old.wake[i]) {
-                if wake != was {
-                    *wake = wake.map(|t| t + ticks);
-                }
             }
             state.gaps[i].left -= (old.gaps[i].left - state.gaps[i].left) * times;
             state.dllps_sent[i] += (state.dllps_sent[i] - old.dllps_sent[i]) * times;
@@ -534,21 +510,34 @@ impl Shift {
         }
     }
 
-    fn event(&self, entry: &mut Entry, freed: &[[(u64, u64); 3]; 2]) {
-        let sender = entry.port.other();
-        entry.time += self.ticks;
-        match &mut entry.event {
-            Event::Arrives(Frame::Tlp(tlp)) => self.tlp(sender, tlp, true),
-            Event::Arrives(Frame::Dllp(Dllp::Ack(s) | Dllp::Nak(s))) => {
-                *s = self.sequence(sender.other(), *s);
+    fn agenda(&self, agenda: &mut Agenda, old: &Agenda, freed: &[[(u64, u64); 3]; 2]) {
+        for side in Side::BOTH {
+            let i = side as usize;
+            for (time, frame) in &mut agenda.arrivals[i] {
+                *time += self.ticks;
+                self.frame(side.other(), frame, freed);
             }
-            Event::Arrives(Frame::Dllp(Dllp::Update(class, headers, data))) => {
+            for (time, _) in agenda.frees[i].iter_mut().flatten() {
+                *time += self.ticks;
+            }
+            for (timer, was) in agenda.timers[i].iter_mut().zip(&old.timers[i]) {
+                if timer != was {
+                    *timer += self.ticks;
+                }
+            }
+        }
+        agenda.moved();
+    }
+
+    fn frame(&self, sender: Side, frame: &mut Frame, freed: &[[(u64, u64); 3]; 2]) {
+        match frame {
+            Frame::Tlp(tlp) => self.tlp(sender, tlp, true),
+            Frame::Dllp(Dllp::Ack(s) | Dllp::Nak(s)) => *s = self.sequence(sender.other(), *s),
+            Frame::Dllp(Dllp::Update(class, headers, data)) => {
                 let by = freed[sender as usize][*class as usize];
                 *headers += by.0;
                 *data += by.1;
             }
-            Event::AckTimer(deadline) | Event::ReplayTimer(deadline) => *deadline += self.ticks,
-            Event::TlpEnds | Event::Free(..) | Event::Refresh(..) | Event::Wake(_) => {}
         }
     }
 
@@ -566,7 +555,7 @@ impl Shift {
             *headers += freed[*class as usize].0;
             *data += freed[*class as usize].1;
         }
-        for tlp in port.heads.iter_mut().flatten() {
+        for tlp in port.heads.iter_mut().chain([&mut port.relaxed]).flatten() {
             self.tlp(side, tlp, false);
         }
         for tlp in &mut port.retry {
@@ -575,8 +564,6 @@ impl Shift {
         port.nak = port.nak.map(|s| self.sequence(side.other(), s));
         port.next_sequence = self.sequence(side, port.next_sequence);
         port.expected = self.sequence(side.other(), port.expected);
-        port.ack_deadline = port.ack_deadline.map(|t| t + self.ticks);
-        port.replay_deadline = port.replay_deadline.map(|t| t + self.ticks);
         if port.blocked_until > now {
             port.blocked_until += self.ticks;
         }

@@ -7,7 +7,7 @@
 //!
 //! Priorities at a packet boundary: ordered set, NAK, ACK, `UpdateFC`, replay, then new packets of the
 //! classes in turn, passing over a class without credit. NP never overtakes P inside one queue; P and CPL
-//! go on when NP is blocked.
+//! go on when NP is blocked; with relaxed ordering completions and writes pass a write that waits for credits.
 //!
 //! ```
 //! use sim_core::Time;
@@ -21,12 +21,14 @@
 //! # Ok::<(), sim_pcie::protocol::ProtocolError>(())
 //! ```
 
+mod agenda;
 mod copy;
 mod deadlock;
 pub(crate) mod errors;
 mod events;
 mod jump;
 mod limits;
+mod ordering;
 mod port;
 mod root;
 mod run;

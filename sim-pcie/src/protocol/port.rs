@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 /// Sequence numbers count modulo this.
 pub(super) const SEQUENCES: u16 = 4096;
 /// Most packets without acknowledgement.
-const MOST_UNACKED: usize = 2047;
+pub(super) const MOST_UNACKED: usize = 2047;
 
 /// Credits of one class that the receiver grants at the start; `None` is infinite.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +42,9 @@ pub struct PortOptions {
     pub retrain: u64,
     /// Do completions pass writes that wait for credits (relaxed ordering)? Read requests never do.
     pub relaxed_completions: bool,
+    /// Do copy and zero-copy writes carry the relaxed ordering attribute, so that the next of them may pass a
+    /// write of another requester that waits for data credits? Semaphores, interrupts and doorbells never carry it.
+    pub relaxed_writes: bool,
 }
 
 impl PortOptions {
@@ -72,31 +75,52 @@ impl PortOptions {
             update_after: 1,
             retrain: 20_000 * 1024,    // assumed: tens of microseconds
             relaxed_completions: true, // published: RlxdOrd+ in listings of GPUs
+            relaxed_writes: false,     // assumed: where smaller writes could pass, the listings do not say
         }
     }
 }
 
-/// A transaction layer packet.
+/// A transaction layer packet, in 32 bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Tlp {
-    pub kind: Kind,
-    pub class: Class,
-    pub wire_bytes: u64,
-    pub units: u64,
     pub address: u64,
-    pub payload: u64,
-    /// Last completion of its read.
-    pub last: bool,
-    pub sequence: u16,
-    pub attempt: u8,
-    pub bad: bool,
-    /// Of the read that it asks for or answers.
-    pub tag: u16,
-    /// Which requester of its side (of a completion: of the other side) wants it.
-    pub source: u8,
-    pub purpose: Purpose,
     /// Number of its copy, from 1; 0: none.
     pub copy: u32,
+    pub payload: u16,
+    pub wire_bytes: u16,
+    pub sequence: u16,
+    /// Of the read that it asks for or answers.
+    pub tag: u16,
+    pub kind: Kind,
+    pub purpose: Purpose,
+    /// Which requester of its side (of a completion: of the other side) wants it.
+    pub source: u8,
+    pub attempt: u8,
+    /// Last completion of its read.
+    pub last: bool,
+    pub bad: bool,
+}
+
+const _: () = assert!(size_of::<Tlp>() == 32 && size_of::<Frame>() <= 32);
+
+impl Tlp {
+    #[inline]
+    pub fn class(&self) -> Class {
+        match self.kind {
+            Kind::MWr => Class::Posted,
+            Kind::MRd => Class::NonPosted,
+            Kind::CplD => Class::Completion,
+        }
+    }
+
+    /// Data credits that it takes.
+    #[inline]
+    pub fn units(&self) -> u16 {
+        match self.kind {
+            Kind::MRd => 0,
+            Kind::MWr | Kind::CplD => self.payload.div_ceil(16),
+        }
+    }
 }
 
 /// A data-link layer packet that waits or flies.
@@ -116,9 +140,10 @@ pub(super) enum Frame {
 }
 
 impl Frame {
+    #[inline]
     pub fn wire_bytes(&self) -> u64 {
         match self {
-            Frame::Tlp(tlp) => tlp.wire_bytes,
+            Frame::Tlp(tlp) => u64::from(tlp.wire_bytes),
             Frame::Dllp(_) => DLLP_BYTES,
         }
     }
@@ -145,11 +170,19 @@ pub(super) struct Account {
 }
 
 impl Account {
+    /// Can credits of this class run out?
+    #[inline]
+    pub fn is_finite(&self) -> bool {
+        self.granted.headers.is_some() || self.granted.data.is_some()
+    }
+
+    #[inline]
     pub fn headers_left(&self) -> Option<u64> {
         self.granted
             .headers
             .map(|h| u64::from(h) + self.freed.0 - self.used.0)
     }
+    #[inline]
     pub fn data_left(&self) -> Option<u64> {
         self.granted
             .data
@@ -157,20 +190,13 @@ impl Account {
     }
 }
 
-/// Why the head of a queue cannot go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hold {
-    Headers,
-    Data { need: u64, have: u64 },
-    Retry,
-    Posted,
-}
-
 #[derive(Clone, Debug)]
 pub(super) struct Port {
     pub options: PortOptions,
     /// The packet of each class that goes next, once it is ready.
     pub heads: [Option<Tlp>; 3],
+    /// The write behind the posted head, if it may pass it.
+    pub relaxed: Option<Tlp>,
     pub turn: usize,
     pub nak: Option<u16>,
     /// An ACK waits for the wire.
@@ -187,16 +213,15 @@ pub(super) struct Port {
     /// Receiver.
     pub expected: u16,
     pub nak_scheduled: bool,
-    pub ack_deadline: Option<u64>,
     pub freed: [(u64, u64); 3],
     pub unsent_headers: [u64; 3],
-    /// A periodic `UpdateFC` refresh is under way.
-    pub refresh: [bool; 3],
-    pub replay_deadline: Option<u64>,
+    /// An `UpdateFC` of the class was lost: the refresh sends one in any case.
+    pub lost_update: [bool; 3],
     pub blocked_until: u64,
     pub counters: Counters,
 }
 
+#[inline]
 fn behind(a: u16, b: u16) -> u16 {
     (a.wrapping_sub(b)) % SEQUENCES
 }
@@ -210,6 +235,7 @@ impl Port {
             }),
             options,
             heads: [None; 3],
+            relaxed: None,
             turn: 0,
             nak: None,
             ack: false,
@@ -221,68 +247,33 @@ impl Port {
             replays: 0,
             expected: 0,
             nak_scheduled: false,
-            ack_deadline: None,
             freed: [(0, 0); 3],
             unsent_headers: [0; 3],
-            refresh: [false; 3],
-            replay_deadline: None,
+            lost_update: [false; 3],
             blocked_until: 0,
             counters: Counters::default(),
         }
     }
 
     /// Sequence number of the last packet accepted.
+    #[inline]
     pub fn last_good(&self) -> u16 {
         behind(self.expected, 1)
     }
 
-    /// Does the class lack credits for `tlp`?
-    fn lacks(&self, tlp: &Tlp) -> Option<Hold> {
-        let account = &self.accounts[tlp.class as usize];
-        if account.headers_left() == Some(0) {
-            return Some(Hold::Headers);
-        }
-        let have = account.data_left().filter(|&have| have < tlp.units)?;
-        Some(Hold::Data {
-            need: tlp.units,
-            have,
-        })
-    }
-
-    /// Why `tlp` cannot start now, credits, retry space and order being what they are.
-    pub fn hold(&self, tlp: &Tlp) -> Option<Hold> {
-        if let Some(hold) = self.lacks(tlp) {
-            return Some(hold);
-        }
-        let ordered = match tlp.class {
-            Class::Posted => false,
-            Class::NonPosted => true,
-            Class::Completion => !self.options.relaxed_completions,
-        };
-        if ordered
-            && let Some(write) = &self.heads[0]
-            && self.lacks(write).is_some()
-        {
-            return Some(Hold::Posted);
-        }
-        let full = self
-            .options
-            .retry_bytes
-            .is_some_and(|limit| self.retry_used + tlp.wire_bytes > limit);
-        (full || self.retry.len() >= MOST_UNACKED).then_some(Hold::Retry)
-    }
-
     /// The earliest tick, not before `now`, at which this transmitter has something that may start.
+    #[inline]
     pub fn ready(&self, now: u64) -> Option<u64> {
-        let dllp = self.nak.is_some() || self.ack || !self.updates.is_empty();
+        let dllp = self.ack || self.nak.is_some() || !self.updates.is_empty();
         let new = || {
             let mut heads = self.heads.iter().flatten();
-            heads.any(|tlp| self.hold(tlp).is_none())
+            heads.any(|tlp| self.hold(tlp).is_none()) || self.passes()
         };
         (dllp || self.replay.is_some() || new()).then(|| now.max(self.blocked_until))
     }
 
     /// Takes what starts at tick `t`.
+    #[inline]
     pub fn pick(&mut self, t: u64) -> Option<Frame> {
         if t < self.blocked_until {
             return None;
@@ -315,20 +306,25 @@ impl Port {
                 step
             };
             let class = self.options.order[place] as usize;
-            let Some(mut tlp) = self.heads[class] else {
+            let free = self.heads[class].filter(|tlp| self.hold(tlp).is_none());
+            let mut tlp = if let Some(tlp) = free {
+                self.heads[class] = None;
+                tlp
+            } else if class == Class::Posted as usize
+                && self.passes()
+                && let Some(tlp) = self.relaxed.take()
+            {
+                tlp
+            } else {
                 continue;
             };
-            if self.hold(&tlp).is_some() {
-                continue;
-            }
-            self.heads[class] = None;
             let account = &mut self.accounts[class];
             account.used.0 += 1;
-            account.used.1 += tlp.units;
+            account.used.1 += u64::from(tlp.units());
             tlp.sequence = self.next_sequence;
             self.next_sequence = (self.next_sequence + 1) % SEQUENCES;
             self.retry.push_back(tlp);
-            self.retry_used += tlp.wire_bytes;
+            self.retry_used += u64::from(tlp.wire_bytes);
             self.turn = (place + 1) % 3;
             self.counters.tlps += 1;
             return Some(Frame::Tlp(tlp));
@@ -337,6 +333,7 @@ impl Port {
     }
 
     /// An ACK or NAK arrived: everything up to `sequence` has. Did that make progress?
+    #[inline]
     pub fn acknowledged(&mut self, sequence: u16) -> bool {
         let mut freed = 0;
         while self
@@ -345,7 +342,7 @@ impl Port {
             .is_some_and(|tlp| behind(sequence, tlp.sequence) < SEQUENCES / 2)
         {
             if let Some(tlp) = self.retry.pop_front() {
-                self.retry_used -= tlp.wire_bytes;
+                self.retry_used -= u64::from(tlp.wire_bytes);
                 freed += 1;
             }
         }
@@ -376,6 +373,7 @@ impl Port {
     }
 
     /// Does `sequence` come too late (seen already), in order, or too early?
+    #[inline]
     pub fn place(&self, sequence: u16) -> std::cmp::Ordering {
         match behind(sequence, self.expected) {
             0 => std::cmp::Ordering::Equal,
@@ -386,6 +384,7 @@ impl Port {
 
     /// The receiver has freed the credits of a packet, of which the other end counts; an `UpdateFC` may
     /// become due. Answers whether freed credits now wait for more, or for the periodic refresh.
+    #[inline]
     pub fn free_credits(&mut self, class: Class, units: u64) -> bool {
         let index = class as usize;
         self.freed[index].0 += 1;
@@ -399,6 +398,7 @@ impl Port {
     }
 
     /// Makes an `UpdateFC` due, or brings one that waits for the wire up to date.
+    #[inline]
     pub fn send_update(&mut self, class: Class) {
         let index = class as usize;
         self.unsent_headers[index] = 0;
@@ -410,6 +410,7 @@ impl Port {
     }
 
     /// Are there freed credits that no `UpdateFC` has told?
+    #[inline]
     pub fn has_untold(&self, class: Class) -> bool {
         self.unsent_headers[class as usize] > 0
     }

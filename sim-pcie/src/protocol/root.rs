@@ -126,6 +126,7 @@ impl Root {
     }
 
     /// When the completions of a read that arrives now are ready.
+    #[inline]
     pub fn read(&mut self, arrival: u64, address: u64, bytes: u64) -> u64 {
         let (of, out_of) = self.options.dram_reads;
         let dram = self.answered % u64::from(out_of) < u64::from(of);
@@ -143,6 +144,7 @@ impl Root {
     }
 
     /// When a posted write that arrives now has left the buffer of the root port.
+    #[inline]
     pub fn write(&mut self, arrival: u64, address: u64, bytes: u64) -> u64 {
         let mut t = self.total.serve(arrival, bytes);
         if let Some(iotlb) = &mut self.iotlb {

@@ -1,9 +1,9 @@
 //! Two ports, the wires between them, and the device and host that use them.
 
+use super::agenda::Agenda;
 use super::copy::{CopyCosts, CopyDone, Engines};
 use super::deadlock::Deadlock;
 use super::errors::{ErrorGap, Errors};
-use super::events::Entry;
 use super::jump::Jumper;
 use super::port::{Port, PortOptions};
 use super::root::{HostOptions, Root};
@@ -14,8 +14,7 @@ use crate::config::{DllpModel, LinkConfig};
 use crate::wire::{Side as WireSide, Wire};
 use sim_core::Time;
 use sim_core::push::Direction;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 
 /// How time moves. The results are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,14 +34,13 @@ pub(super) struct State {
     pub now: u64,
     pub ports: [Port; 2],
     pub wires: [Wire; 2],
-    pub events: BinaryHeap<Reverse<Entry>>,
-    pub events_ever: u64,
+    pub agenda: Agenda,
+    /// Per side: can its next start be another than it was?
+    pub changed: [bool; 2],
     /// Per side: posted packets, read requests.
     pub lanes: [[Lane; 2]; 2],
     /// Per side: reads that it answers, by the time at which the data are ready.
     pub answers: [VecDeque<Answer>; 2],
-    /// Per side and class: when a packet becomes ready next.
-    pub wake: [[Option<u64>; 3]; 2],
     /// Tags of each side's requests.
     pub tags: [Tags; 2],
     pub root: Root,
@@ -134,11 +132,10 @@ impl<S: Sink> Protocol<S> {
                     Wire::new(&config, WireSide::Up),
                     Wire::new(&config, WireSide::Down),
                 ],
-                events: BinaryHeap::new(),
-                events_ever: 0,
+                agenda: Agenda::new(),
+                changed: [true; 2],
                 lanes: Default::default(),
                 answers: Default::default(),
-                wake: [[None; 3]; 2],
                 tags: [Tags::new(config.tags), Tags::new(HOST_TAGS)],
                 root,
                 engines: Engines::default(),
@@ -301,7 +298,10 @@ impl State {
         for side in Side::BOTH {
             let (port, other) = (&self.ports[side as usize], &self.ports[side.other() as usize]);
             let lanes = &self.lanes[side as usize];
-            if !lanes.iter().all(Lane::is_empty) || port.heads.iter().any(Option::is_some) {
+            if !lanes.iter().all(Lane::is_empty)
+                || port.heads.iter().any(Option::is_some)
+                || port.relaxed.is_some()
+            {
                 return Some("something is left to send");
             }
             if lanes[1].outstanding != [0; 3] {

@@ -34,13 +34,22 @@ pub(super) struct Lane {
 impl Lane {
     /// The source whose first job is ready first (no time before `now` counts), in turn among equals; and
     /// when.
+    #[inline]
     pub fn next(&self, now: u64) -> Option<(usize, u64)> {
+        self.next_but(now, SOURCES)
+    }
+
+    /// The same without the source `but`.
+    #[inline]
+    pub fn next_but(&self, now: u64, but: usize) -> Option<(usize, u64)> {
         let mut best: Option<(usize, u64)> = None;
-        for step in 0..SOURCES {
-            let source = (self.turn + step) % SOURCES;
+        for source in [0, 1, 2, 0, 1].into_iter().skip(self.turn).take(SOURCES) {
             let Some(job) = self.jobs[source].front() else {
                 continue;
             };
+            if source == but {
+                continue;
+            }
             if self.limits[source].is_some_and(|limit| self.outstanding[source] >= limit) {
                 continue;
             }
@@ -52,6 +61,7 @@ impl Lane {
         best
     }
 
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.jobs.iter().all(VecDeque::is_empty)
     }
@@ -79,21 +89,26 @@ impl Tags {
         self.used.len() as u64
     }
 
+    #[inline]
     pub fn any_free(&self) -> bool {
         self.free > 0
     }
 
+    #[inline]
     pub fn take(&mut self) -> u16 {
-        while self.used[self.next] {
-            self.next = (self.next + 1) % self.used.len();
+        // Without a division.
+        let after = |tag: usize| if tag + 1 == self.used.len() { 0 } else { tag + 1 };
+        let mut tag = self.next;
+        while self.used[tag] {
+            tag = after(tag);
         }
-        let tag = self.next;
+        self.next = after(tag);
         self.used[tag] = true;
         self.free -= 1;
-        self.next = (self.next + 1) % self.used.len();
         tag as u16
     }
 
+    #[inline]
     pub fn release(&mut self, tag: u16) {
         if let Some(used) = self.used.get_mut(usize::from(tag)) {
             self.free += usize::from(*used);

@@ -1,31 +1,35 @@
 //! How time moves: from decision to decision, or slot by slot.
 
+use super::agenda::NEVER;
 use super::port::Port;
 use super::run::Protocol;
 use super::sink::{Delivery, Sink, TraceEntry};
 use super::{Sent, Side};
-use crate::wire::Unit;
+use crate::wire::{Start, Unit};
 use sim_core::Time;
-use std::cmp::Reverse;
 
 impl<S: Sink> Protocol<S> {
     pub(super) fn run_packets(&mut self, jump: bool) {
         self.jumper.reset();
+        self.state.changed = [true; 2];
+        let mut starts: [Option<Start>; 2] = [None; 2];
         loop {
-            let start = |side: Side| {
-                let ready = self.state.ports[side as usize].ready(self.state.now)?;
-                Some((self.state.wires[side as usize].peek(ready), side))
-            };
-            let next = [start(Side::Up), start(Side::Down)]
-                .into_iter()
-                .flatten()
-                .min_by_key(|(s, _)| s.time);
-            let event = self.state.events.peek().map(|Reverse(entry)| entry.time);
-            match (next, event) {
-                (None, None) => return,
-                (Some((start, side)), event) if event.is_none_or(|time| start.time < time) => {
+            for side in Side::BOTH {
+                let i = side as usize;
+                // A start stays where it is while time comes nearer to it.
+                if std::mem::take(&mut self.state.changed[i]) {
+                    let ready = self.state.ports[i].ready(self.state.now);
+                    starts[i] = ready.map(|ready| self.state.wires[i].peek(ready));
+                }
+            }
+            let time = |i: usize| starts[i].map_or(NEVER, |start| start.time);
+            let side = if time(1) < time(0) { Side::Down } else { Side::Up };
+            let index = side as usize;
+            let event = self.state.agenda.next_time();
+            match starts[index] {
+                Some(start) if start.time < event => {
                     self.state.now = start.time;
-                    let index = side as usize;
+                    self.state.changed[index] = true;
                     if let Some(frame) = self.state.ports[index].pick(start.time) {
                         if S::RECORDS {
                             for set in self.state.wires[index].ordered_sets(start) {
@@ -43,7 +47,8 @@ impl<S: Sink> Protocol<S> {
                         }
                     }
                 }
-                _ => self.next_event(),
+                _ if event == NEVER => return,
+                _ => self.next_event(event),
             }
         }
     }
@@ -61,13 +66,10 @@ impl<S: Sink> Protocol<S> {
         let mut sets: [Vec<u64>; 2] = Default::default();
         let mut t = 0;
         loop {
-            while self
-                .state
-                .events
-                .peek()
-                .is_some_and(|Reverse(entry)| entry.time <= t)
-            {
-                self.next_event();
+            let mut event = self.state.agenda.next_time();
+            while event <= t {
+                self.next_event(event);
+                event = self.state.agenda.next_time();
             }
             self.state.now = self.state.now.max(t);
             for side in Side::BOTH {
@@ -98,7 +100,7 @@ impl<S: Sink> Protocol<S> {
                 }
             }
             let waits = |port: &Port| port.ready(t).is_some();
-            if self.state.events.is_empty() && !self.state.ports.iter().any(waits) {
+            if self.state.agenda.next_time() == NEVER && !self.state.ports.iter().any(waits) {
                 return;
             }
             t += slot;
