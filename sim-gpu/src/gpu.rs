@@ -642,7 +642,12 @@ impl<P: AccessPattern> Gpu<P> {
         buffer.catch_up(now, utlbs, params);
         let mut awakened = std::mem::take(&mut self.awakened);
         awakened.clear();
+        let new = table.take_new().filter(|_| params.exactness == Exactness::Fast);
         for utlb in utlbs.iter_mut() {
+            if new.as_ref().is_some_and(|blocks| !utlb.waits_for(blocks)) {
+                utlb.replay_in_vain();
+                continue;
+            }
             utlb.replay(
                 |page, kind| table.hits(page, kind),
                 |waiter, warps| {

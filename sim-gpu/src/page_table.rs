@@ -19,6 +19,32 @@ pub struct PageTable {
     blocks: Vec<PageMask>,
     mapped: u64,
     shared: BTreeMap<VaBlock, Shared>,
+    new: NewPtes,
+}
+
+/// Where PTEs have become valid since the last replay.
+#[derive(Clone, Debug, Default)]
+struct NewPtes {
+    blocks: Vec<VaBlock>,
+    /// There were too many blocks to keep.
+    anywhere: bool,
+}
+
+impl NewPtes {
+    /// More blocks than a batch of 256 faults usually has.
+    const MOST: usize = 64;
+
+    fn insert(&mut self, block: VaBlock) {
+        if self.anywhere || self.blocks.contains(&block) {
+            return;
+        }
+        if self.blocks.len() == NewPtes::MOST {
+            self.anywhere = true;
+            self.blocks.clear();
+        } else {
+            self.blocks.push(block);
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,8 +106,16 @@ impl PageTable {
         })
     }
 
+    /// The blocks with PTEs that have become valid since this was last called, in no order; `None` if
+    /// they are too many to name.
+    pub fn take_new(&mut self) -> Option<Vec<VaBlock>> {
+        let new = std::mem::take(&mut self.new);
+        (!new.anywhere).then_some(new.blocks)
+    }
+
     /// Makes the PTEs of shared pages valid.
     pub fn map_shared(&mut self, block: VaBlock, pages: PageMask, sharing: Sharing) {
+        self.new.insert(block);
         let shared = self.shared.entry(block).or_default();
         match sharing {
             Sharing::Remote => shared.remote |= pages,
@@ -101,6 +135,7 @@ impl PageTable {
 
     /// Makes the PTEs of `pages` valid.
     pub fn map(&mut self, block: VaBlock, pages: PageMask) {
+        self.new.insert(block);
         self.forget_shared(block, &pages);
         let slot = self.grow_to(block);
         let before = self.blocks[slot];

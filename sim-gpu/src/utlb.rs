@@ -4,12 +4,16 @@
 //! page); the misses beyond wait in order and raise nothing. Every warp that is parked writes one fault
 //! entry; a replay retries all of them, and those that still miss write new entries, by age. Warps of
 //! one block that wait for the same page are kept together, as a count.
+//!
+//! Most of what is parked is there again after a replay. Two shortcuts keep that cheap: entries that
+//! nobody will read are counted and not gone through ([`Utlb::skip`]), and a replay passes over a uTLB
+//! none of whose VA blocks has new PTEs ([`Utlb::waits_for`]).
 
 use std::collections::VecDeque;
 
 use sim_core::Time;
 use sim_core::access::AccessKind;
-use sim_core::pages::Page;
+use sim_core::pages::{Page, VaBlock};
 
 /// Names the resident block (of a kernel) that waits for an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +42,29 @@ pub struct ParkedAccess {
     pub missed: Time,
 }
 
+/// VA blocks of parked accesses, folded into 4,096 bits: exact as long as they lie within 8 GiB.
+#[derive(Clone, Debug)]
+struct BlockFilter([u64; 64]);
+
+impl BlockFilter {
+    const EMPTY: BlockFilter = BlockFilter([0; 64]);
+
+    fn insert(&mut self, block: VaBlock) {
+        self.0[(block.0 / 64 % 64) as usize] |= 1 << (block.0 % 64);
+    }
+
+    /// Never false for a block that was inserted.
+    fn may_contain(&self, block: VaBlock) -> bool {
+        self.0[(block.0 / 64 % 64) as usize] >> (block.0 % 64) & 1 == 1
+    }
+}
+
+impl Default for BlockFilter {
+    fn default() -> Self {
+        BlockFilter::EMPTY
+    }
+}
+
 /// The parked and waiting accesses of one uTLB, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct Utlb {
@@ -47,10 +74,14 @@ pub struct Utlb {
     waiting: VecDeque<ParkedAccess>,
     limit: u32,
     parked_warps: u32,
-    /// Warps that have written their entry: all of `parked[..cursor]`, and `within` of the next.
+    /// Warps that have written their entry: all of `parked[..cursor]`, `within` of the next, and the
+    /// `skipped` ones that follow.
     emitted_warps: u32,
     cursor: usize,
     within: u32,
+    skipped: u32,
+    /// Of the parked accesses; perhaps of some that have hit, too.
+    blocks: BlockFilter,
 }
 
 impl Utlb {
@@ -95,6 +126,8 @@ impl Utlb {
             self.waiting.insert(self.waiting.len() - overtaken, access);
             return;
         }
+        self.blocks.insert(access.page.block());
+        self.go_through_skipped();
         let unwritten = (self.cursor + usize::from(self.within > 0)).min(self.parked.len());
         let overtaken = self.parked[unwritten..]
             .iter()
@@ -119,8 +152,30 @@ impl Utlb {
         }
     }
 
+    /// The next `n` warps write their entries, and nobody will look at these. There must be as many.
+    pub fn skip(&mut self, n: u32) {
+        debug_assert!(n <= self.unemitted());
+        self.skipped += n;
+        self.emitted_warps += n;
+    }
+
+    fn go_through_skipped(&mut self) {
+        while self.skipped > 0
+            && let Some(access) = self.parked.get(self.cursor)
+        {
+            let taken = self.skipped.min(access.warps - self.within);
+            self.skipped -= taken;
+            self.within += taken;
+            if self.within == access.warps {
+                self.cursor += 1;
+                self.within = 0;
+            }
+        }
+    }
+
     /// The next warps of one access to write their entries, at most `n` of them.
     pub fn emit(&mut self, n: u32) -> Option<(ParkedAccess, u32)> {
+        self.go_through_skipped();
         let access = *self.parked.get(self.cursor)?;
         let taken = n.min(access.warps - self.within);
         self.within += taken;
@@ -132,12 +187,24 @@ impl Utlb {
         Some((access, taken))
     }
 
+    /// Can PTEs of these blocks, new since the last replay, let a parked access hit?
+    pub fn waits_for(&self, new: &[VaBlock]) -> bool {
+        new.iter().any(|block| self.blocks.may_contain(*block))
+    }
+
+    /// A replay that lets none of the parked accesses hit.
+    pub fn replay_in_vain(&mut self) {
+        (self.cursor, self.within, self.skipped, self.emitted_warps) = (0, 0, 0, 0);
+    }
+
     /// A replay: every parked access is retried, then waiting ones take the room that is left.
     ///
     /// `hits` says whether an access has a PTE that allows it now; `hit` hears of the warps that hit. Those that
     /// still miss have their entry to write again.
     pub fn replay(&mut self, hits: impl Fn(Page, AccessKind) -> bool, mut hit: impl FnMut(Waiter, u32)) {
-        (self.cursor, self.within, self.emitted_warps) = (0, 0, 0);
+        self.replay_in_vain();
+        self.blocks = BlockFilter::EMPTY;
+        let blocks = &mut self.blocks;
         let mut left = 0;
         self.parked.retain(|access| {
             let mapped = hits(access.page, access.kind);
@@ -145,6 +212,7 @@ impl Utlb {
                 hit(access.waiter, access.warps);
             } else {
                 left += access.warps;
+                blocks.insert(access.page.block());
             }
             !mapped
         });
@@ -159,6 +227,7 @@ impl Utlb {
             }
             let taken = access.warps.min(self.limit - self.parked_warps);
             self.parked_warps += taken;
+            self.blocks.insert(access.page.block());
             access.warps -= taken;
             match self.parked.last_mut() {
                 Some(last)
