@@ -26,6 +26,17 @@ struct Run {
     interval: Time,
 }
 
+/// What becomes of entries that are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// They can be read; those that find the buffer full are lost.
+    Stored,
+    /// The driver releases them unread.
+    Discarded,
+    /// The buffer was full when they were written.
+    Lost,
+}
+
 /// State of the buffer and of the emission.
 #[derive(Clone, Debug, Default)]
 pub struct FaultBuffer {
@@ -70,8 +81,12 @@ impl FaultBuffer {
 
     /// PUT at `now`: entries written up to and including `now`.
     pub fn put(&self, now: Time, params: &GpuParams) -> u64 {
-        let room = params.fault_buffer_entries - 1 - (self.built - self.get);
-        self.built + self.due(now).min(room)
+        self.built + self.due(now).min(self.room(params))
+    }
+
+    /// Entries that can be written until PUT would catch GET.
+    fn room(&self, params: &GpuParams) -> u64 {
+        params.fault_buffer_entries - 1 - (self.built - self.get)
     }
 
     /// Writes that are due by `now` but not yet carried out.
@@ -142,7 +157,7 @@ impl FaultBuffer {
     /// Carries out the writes due by `now`.
     pub fn catch_up(&mut self, now: Time, utlbs: &mut [Utlb], params: &GpuParams) {
         let due = self.due(now);
-        self.write(due, true, utlbs, params);
+        self.write(due, Fate::Stored, utlbs, params);
     }
 
     /// Entry `index`, if it has been written by `now` and not been released.
@@ -155,7 +170,7 @@ impl FaultBuffer {
     ) -> Option<FaultEntry> {
         if index >= self.built {
             let wanted = index + 1 - self.built;
-            self.write(self.due(now).min(wanted), true, utlbs, params);
+            self.write(self.due(now).min(wanted), Fate::Stored, utlbs, params);
         }
         let place = self.runs.partition_point(|run| run.index + run.count <= index);
         let run = self.runs.get(place).filter(|run| run.index <= index)?;
@@ -168,13 +183,18 @@ impl FaultBuffer {
     /// Moves GET to `index`, which releases the entries before it.
     pub fn set_get(&mut self, index: u64, now: Time, utlbs: &mut [Utlb], params: &GpuParams) {
         debug_assert!(index >= self.get && index <= self.put(now, params));
+        let due = self.due(now);
+        let lost = due - due.min(self.room(params));
         if index >= self.built {
             self.runs.clear();
             // Discarded unread: their faults stay parked, no entry need be built.
             self.get = self.built;
-            let skipped = (index - self.built).min(self.due(now));
-            self.write(skipped, false, utlbs, params);
+            let skipped = (index - self.built).min(due - lost);
+            self.write(skipped, Fate::Discarded, utlbs, params);
             debug_assert_eq!(self.built, index);
+            if lost > 0 {
+                self.write(due - lost - skipped, Fate::Stored, utlbs, params);
+            }
         } else {
             while self
                 .runs
@@ -183,19 +203,24 @@ impl FaultBuffer {
             {
                 self.runs.pop_front();
             }
+            if lost > 0 {
+                self.write(due - lost, Fate::Stored, utlbs, params);
+            }
         }
+        // What came while the buffer was full finds no room now.
+        self.write(lost, Fate::Lost, utlbs, params);
         self.get = index;
     }
 
-    /// Carries out the next `n` writes, in turn; `build` says whether anyone can still read them.
-    fn write(&mut self, n: u64, build: bool, utlbs: &mut [Utlb], params: &GpuParams) {
+    /// Carries out the next `n` writes, in turn.
+    fn write(&mut self, n: u64, fate: Fate, utlbs: &mut [Utlb], params: &GpuParams) {
         let mut left = n;
         if self.order.len() != utlbs.len() {
             self.arrange(utlbs.len(), params);
         }
         while left > 0 {
             if (self.turn, self.used) == (0, 0) && params.exactness == Exactness::Fast {
-                left -= self.skip_rounds(left, build, utlbs, params);
+                left -= self.skip_rounds(left, fate, utlbs, params);
                 if left == 0 {
                     break;
                 }
@@ -210,9 +235,12 @@ impl FaultBuffer {
                 };
                 taken += warps;
                 let warps = u64::from(warps);
-                let room = params.fault_buffer_entries - 1 - (self.built - self.get);
-                let count = if build { warps.min(room) } else { warps };
-                if build && count > 0 {
+                let count = match fate {
+                    Fate::Stored => warps.min(self.room(params)),
+                    Fate::Discarded => warps,
+                    Fate::Lost => 0,
+                };
+                if fate == Fate::Stored && count > 0 {
                     let entry = FaultEntry {
                         page: access.page,
                         access: access.kind,
@@ -228,7 +256,7 @@ impl FaultBuffer {
                     });
                 }
                 self.built += count;
-                if !build {
+                if fate == Fate::Discarded {
                     self.get = self.built;
                 }
                 self.written += count;
@@ -249,11 +277,11 @@ impl FaultBuffer {
 
     /// Carries out as many whole rounds of `n` writes as no one will see: in a round each uTLB that has
     /// faults to write has its full turn. Returns how many writes that was.
-    fn skip_rounds(&mut self, n: u64, build: bool, utlbs: &mut [Utlb], params: &GpuParams) -> u64 {
-        let full = self.built - self.get >= params.fault_buffer_entries - 1;
+    fn skip_rounds(&mut self, n: u64, fate: Fate, utlbs: &mut [Utlb], params: &GpuParams) -> u64 {
+        let seen = fate == Fate::Stored && self.room(params) > 0;
         let round = self.active * u64::from(params.fault_burst);
         // Going round once more costs as much as finding out.
-        if build && !full || n < 2 * round || round == 0 {
+        if seen || n < 2 * round || round == 0 {
             return 0;
         }
         debug_assert_eq!(
@@ -272,12 +300,12 @@ impl FaultBuffer {
         let writes = rounds * round;
         self.unwritten -= writes;
         self.next_write += self.interval.times(writes);
-        if build {
-            self.dropped += writes;
-        } else {
+        if fate == Fate::Discarded {
             self.built += writes;
             self.get = self.built;
             self.written += writes;
+        } else {
+            self.dropped += writes;
         }
         writes
     }

@@ -443,3 +443,41 @@ fn block_zero_of_the_address_space_is_like_any_other() {
     );
     assert!(result.faults.0 >= 20 && result.misses >= 20);
 }
+
+/// A fault that finds the buffer full is lost until the next replay, however late the driver looks.
+#[test]
+fn what_finds_the_buffer_full_is_lost() {
+    for exactness in [Exactness::Fast, Exactness::Stepped] {
+        let mut gpu: Gpu<Sweep> = Gpu::new(params(exactness, true, 4, 128));
+        let mut world = World::default();
+        let launch = Launch {
+            stream: 0,
+            pattern: Sweep {
+                read: 4096,
+                write: 8192,
+                pages: 100,
+                blocks: 100,
+                steps: 1,
+                warps: 1,
+            },
+            blocks_per_sm: 25,
+            duration: Time::from_us(100),
+        };
+        gpu.launch(launch, Time::ZERO, &mut world);
+        let mut now = Time::ZERO;
+        while let Some(Reverse((at, _, event))) = world.heap.pop() {
+            if let Event::Gpu(kind, index, generation) = event {
+                now = at;
+                gpu.handle(decode(kind, index, generation), now, &mut world);
+            }
+        }
+        assert_eq!(gpu.parked_requests(), 100);
+        now += Time::from_us(100);
+        let put = gpu.fault_put(now);
+        assert_eq!(put, 63, "one entry less than the buffer has");
+        gpu.set_fault_get(put, now);
+        assert_eq!((gpu.fault_put(now), gpu.fault_entries()), (63, (63, 37)));
+        gpu.handle(GpuEvent::Replay, now, &mut world);
+        assert_eq!(gpu.fault_put(now + Time::from_us(100)), 63 + 63);
+    }
+}
