@@ -228,8 +228,12 @@ fn many_mixes() {
 
 #[test]
 fn a_long_copy_is_few_steps() {
-    for (skp, what) in [(false, 0), (false, 2), (true, 0), (true, 2)] {
+    let gen4 =
+        [(false, 0), (false, 2), (true, 0), (true, 2)].map(|(skp, what)| (Generation::Gen4, skp, what));
+    let gen6 = [(Generation::Gen6, false, 0), (Generation::Gen6, true, 2)];
+    for (generation, skp, what) in gen4.into_iter().chain(gen6) {
         let config = LinkConfig {
+            generation,
             skp,
             ..LinkConfig::default()
         };
@@ -245,7 +249,7 @@ fn a_long_copy_is_few_steps() {
         let link = play(&mix, Stepping::Periods, NoRecord);
         let (skipped, ticks) = link.skipped();
         println!(
-            "skp {skp}, {}: 100 GB in {:?}, {:.3} GB/s, {skipped} periods of {} ns jumped",
+            "{generation:?}, skp {skp}, {}: 100 GB in {:?}, {:.3} GB/s, {skipped} periods of {} ns jumped",
             if what == 0 { "writes" } else { "reads" },
             start.elapsed(),
             100e9 / link.now().as_ns_f64(),
