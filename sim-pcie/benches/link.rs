@@ -146,11 +146,12 @@ fn stepped(c: &mut Criterion) {
 /// The data-link protocol: every packet, ACK and credit update stepped, per TLP; and 100 GB by periods.
 fn protocol(c: &mut Criterion) {
     let mut group = c.benchmark_group("protocol");
-    let config = LinkConfig {
-        skp: false,
-        ..LinkConfig::default()
-    };
-    let run = |bytes, read: bool, stepping| {
+    let run = |bytes, read: bool, stepping, skp, generation| {
+        let config = LinkConfig {
+            skp,
+            generation,
+            ..LinkConfig::default()
+        };
         let ports = [PortOptions::new(&config, true), PortOptions::new(&config, false)];
         let (host, errors) = (HostOptions::default(), Errors::default());
         let mut link = Protocol::with_sink(&config, ports, host, errors, NoRecord).unwrap();
@@ -165,12 +166,22 @@ fn protocol(c: &mut Criterion) {
     for (read, name, tlps) in [(true, "h2d", 9u64), (false, "d2h", 4)] {
         group.throughput(Throughput::Elements((1 << 20) / 512 * tlps));
         group.bench_function(format!("{name} stepped"), |b| {
-            b.iter(|| run(1 << 20, read, Stepping::Packets));
+            b.iter(|| run(1 << 20, read, Stepping::Packets, false, Generation::Gen4));
         });
         group.throughput(Throughput::Bytes(100_000_000_000));
         group.bench_function(format!("{name} 100 GB by periods"), |b| {
-            b.iter(|| run(100_000_000_000, read, Stepping::Periods));
+            b.iter(|| run(100_000_000_000, read, Stepping::Periods, false, Generation::Gen4));
         });
+    }
+    group.sample_size(10);
+    for generation in [Generation::Gen4, Generation::Gen5, Generation::Gen6] {
+        let number = generation.number();
+        group.bench_function(
+            format!("h2d 100 GB with SKP, generation {number}, by periods"),
+            |b| {
+                b.iter(|| run(100_000_000_000, true, Stepping::Periods, true, generation));
+            },
+        );
     }
     group.finish();
 }

@@ -43,7 +43,7 @@
 //! ```
 //!
 //! Simplifications: one virtual channel; no link training, power states, peer-to-peer; [`flit`] carries one
-//! direction, without credits; relaxed ordering is a choice of a port, not of a transfer; the root complex of [`Link`] does not
+//! direction, without credits, [`protocol`] flits without errors; relaxed ordering is a choice of a port, not of a transfer; the root complex of [`Link`] does not
 //! make reads wait behind writes, that of [`protocol`] does; ACKs and credit updates that answer writes take no
 //! downstream time in [`Link`].
 

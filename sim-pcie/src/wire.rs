@@ -88,6 +88,8 @@ pub(crate) struct FlitWire {
     slot: u64,
     /// Next free stream position, in TLP slots.
     free: u64,
+    /// The first flit whose field for data-link packets is free.
+    data_link: u64,
     /// Flits between ordered sets, and ticks of one; 0 ticks: off.
     skp_flits: u64,
     skp_ticks: u64,
@@ -132,6 +134,7 @@ impl Wire {
             return Wire::Flit(FlitWire {
                 slot,
                 free: 0,
+                data_link: 0,
                 skp_flits: (interval / flit_symbols).max(1),
                 skp_ticks: if config.skp { FLIT_SKP_SYMBOLS * symbol } else { 0 },
                 count: WireCount::default(),
@@ -286,6 +289,20 @@ impl Wire {
         }
     }
 
+    /// When the next flit starts whose field for data-link packets is free, from tick `ready` on; `None`: they
+    /// take slots of their own. Changes nothing.
+    pub fn peek_data_link(&self, ready: u64) -> Option<u64> {
+        let Wire::Flit(w) = self else { return None };
+        Some(w.flit_start(w.flit_from(ready).max(w.data_link)))
+    }
+
+    /// Fills that field in the flit that starts at `start`; the end of the flit.
+    pub fn send_data_link(&mut self, start: u64) -> u64 {
+        let Wire::Flit(w) = self else { return start };
+        w.data_link = w.flit_from(start) + 1;
+        start + FLIT_SLOTS * w.slot
+    }
+
     /// Starts of the ordered sets that come before a packet at `start`.
     pub fn ordered_sets(&self, start: Start) -> Vec<u64> {
         let Wire::Slot(w) = self else { return Vec::new() };
@@ -301,8 +318,10 @@ impl Wire {
 
     /// Is the wire at `now` in the state of `other` at `other_now`, for all that can follow?
     pub fn same(&self, now: u64, other: &Wire, other_now: u64) -> bool {
-        let (Wire::Slot(a), Wire::Slot(b)) = (self, other) else {
-            return false;
+        let (a, b) = match (self, other) {
+            (Wire::Slot(a), Wire::Slot(b)) => (a, b),
+            (Wire::Flit(a), Wire::Flit(b)) => return a.same(now, b, other_now),
+            _ => return false,
         };
         let due = |w: &SlotWire, now: u64| (w.due < u64::MAX).then(|| w.due.wrapping_sub(now));
         now % a.align == other_now % b.align
@@ -313,8 +332,10 @@ impl Wire {
 
     /// Moves on by `times` whole periods of `ticks`, the last of which began with the wire as `before`.
     pub fn shift(&mut self, now: u64, ticks: u64, times: u64, before: &Wire) {
-        let (Wire::Slot(w), Wire::Slot(b)) = (self, before) else {
-            return;
+        let (w, b) = match (self, before) {
+            (Wire::Slot(w), Wire::Slot(b)) => (w, b),
+            (Wire::Flit(w), Wire::Flit(b)) => return w.shift(ticks, times, b),
+            _ => return,
         };
         if w.free >= now || w.due < u64::MAX {
             w.free += ticks * times;
@@ -515,6 +536,44 @@ impl FlitWire {
         self.count.tlps += 1;
         self.count.tlp_slots += unit.slots;
         self.end_of(self.free)
+    }
+
+    /// The first flit that starts at or after tick `ready`.
+    fn flit_from(&self, ready: u64) -> u64 {
+        let flit = self.position_from(ready) / FLIT_TLP_SLOTS;
+        flit + u64::from(self.flit_start(flit) < ready)
+    }
+
+    /// Ticks after which the wire is in the same place of a flit, and of the ordered sets; and its positions.
+    fn round(&self) -> (u64, u64) {
+        let flit = FLIT_SLOTS * self.slot;
+        if self.skp_ticks == 0 {
+            (flit, FLIT_TLP_SLOTS)
+        } else {
+            (
+                self.skp_flits * flit + self.skp_ticks,
+                self.skp_flits * FLIT_TLP_SLOTS,
+            )
+        }
+    }
+
+    fn same(&self, now: u64, other: &FlitWire, other_now: u64) -> bool {
+        let state = |wire: &FlitWire, now: u64| {
+            let taken = wire.free.saturating_sub(wire.position_from(now));
+            let data_link = wire.data_link.saturating_sub(wire.flit_from(now));
+            (now % wire.round().0, taken, data_link)
+        };
+        state(self, now) == state(other, other_now)
+    }
+
+    /// `ticks` are whole rounds.
+    fn shift(&mut self, ticks: u64, times: u64, before: &FlitWire) {
+        let (round, positions) = self.round();
+        let by = ticks / round * positions * times;
+        self.free += by;
+        self.data_link += by / FLIT_TLP_SLOTS;
+        self.count.tlps += (self.count.tlps - before.count.tlps) * times;
+        self.count.tlp_slots += (self.count.tlp_slots - before.count.tlp_slots) * times;
     }
 
     fn run_at(&mut self, start: Start, unit: Unit, max: u64, stop: u64) -> Segment {

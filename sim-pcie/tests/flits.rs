@@ -2,7 +2,10 @@
 
 use proptest::prelude::*;
 use sim_core::Time;
+use sim_pcie::LinkConfig;
+use sim_pcie::config::Generation;
 use sim_pcie::flit::{FlitLink, FlitOptions};
+use sim_pcie::protocol::{Errors, PortOptions, Protocol, Stepping};
 
 #[test]
 fn packing_across_flits() {
@@ -62,6 +65,56 @@ fn errors_cost_a_round_trip_each() {
     let each = (dirty - clean) / count.naks as f64;
     println!("{count:?}: {each:.1} ns per replay");
     assert!((100.0..250.0).contains(&each), "{each}");
+}
+
+/// The protocol model packs packets into flits as the flit link does.
+#[test]
+fn the_protocol_packs_alike() {
+    for (lanes, mps) in [(16, 128), (16, 256), (4, 512), (1, 4096)] {
+        let config = LinkConfig {
+            generation: Generation::Gen6,
+            lanes,
+            mps,
+            write_tlp: mps,
+            skp: false,
+            ..LinkConfig::default()
+        };
+        let mut link = Protocol::new(&config).unwrap();
+        let mut flits = FlitLink::new(FlitOptions {
+            lanes,
+            ..FlitOptions::default()
+        })
+        .unwrap();
+        // A burst, idle time, and another; each ready when a flit starts.
+        for at in [Time::ZERO, Time::from_ns(1 << 20)] {
+            link.write(at, 0, 300 * u64::from(mps));
+            for _ in 0..300 {
+                flits.send(at, u64::from(mps) + 16);
+            }
+        }
+        link.run(Stepping::Periods).unwrap();
+        flits.run();
+        let arrivals: Vec<Time> = link.deliveries().iter().map(|d| d.time).collect();
+        assert_eq!(arrivals, flits.arrivals(), "x{lanes}, {mps} B");
+    }
+}
+
+#[test]
+fn errors_in_flits_are_refused_by_name() {
+    let config = LinkConfig {
+        generation: Generation::Gen6,
+        ..LinkConfig::default()
+    };
+    let ports = [PortOptions::new(&config, true), PortOptions::new(&config, false)];
+    let errors = Errors {
+        bit_errors: Some((1e-9, 1)),
+        ..Errors::default()
+    };
+    let error = Protocol::with_options(&config, ports, errors).unwrap_err();
+    assert!(
+        error.to_string().starts_with("link.generation = 6 with errors"),
+        "{error}"
+    );
 }
 
 proptest! {

@@ -22,7 +22,7 @@ struct Mix {
 
 fn mixes() -> impl Strategy<Value = Mix> {
     let link = (
-        prop::sample::select(Generation::ALL[..5].to_vec()),
+        prop::sample::select(Generation::ALL.to_vec()),
         prop::sample::select(vec![1u32, 2, 4, 8, 16]),
         (7u32..10).prop_map(|bits| 1u32 << bits),
         prop_oneof![
@@ -72,6 +72,8 @@ fn mixes() -> impl Strategy<Value = Mix> {
             dram_reads,
             relaxed,
         ) = flow;
+        let flits = generation == Generation::Gen6;
+        let skp = skp.map(|symbols| symbols + if flits { 1024 } else { 0 });
         let config = LinkConfig {
             generation,
             lanes,
@@ -118,7 +120,7 @@ fn mixes() -> impl Strategy<Value = Mix> {
                 ..HostOptions::default()
             },
             errors: Errors {
-                bit_errors: bits,
+                bit_errors: bits.filter(|_| !flits),
                 ..Errors::default()
             },
             limits,
@@ -185,32 +187,53 @@ proptest! {
     }
 }
 
-/// Many mixes; says how many it ran, and in how many of them a jump was made.
+/// Many mixes, as many as `LINK_MIXES` says; prints how many it ran, in how many of them a jump was made, and in
+/// how many small ones every slot was looked at too.
 #[test]
-#[ignore = "long"]
 fn many_mixes() {
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
-    let cases: u32 = std::env::var("PROPTEST_CASES")
+    let cases: u32 = std::env::var("LINK_MIXES")
         .ok()
         .and_then(|n| n.parse().ok())
-        .unwrap_or(3000);
+        .unwrap_or(200);
     let mut runner = TestRunner::deterministic();
-    let (mut jumped, mut periods) = (0, 0);
+    let (mut jumped, mut periods, mut slots) = (0, 0, 0);
     for _ in 0..cases {
         let mix = mixes().new_tree(&mut runner).unwrap().current();
         let skipped = compare(&mix).unwrap_or_else(|error| panic!("{error}: {mix:?}"));
         jumped += u32::from(skipped > 0);
         periods += skipped;
+        // A slot of a narrow, slow link is 16 ns, of a wide, fast one 63 ps.
+        let (bytes, last) = mix
+            .jobs
+            .iter()
+            .fold((0, 0), |(bytes, last), job| (bytes + job.3, last.max(job.1)));
+        if bytes < 40_000 && last < 2_000_000 {
+            let (all, packets) = (Stepping::Slots, Stepping::Packets);
+            let (all, packets) = (
+                play(&mix, all, Recorder::default()),
+                play(&mix, packets, Recorder::default()),
+            );
+            assert!(
+                all.trace() == packets.trace() && all.deliveries() == packets.deliveries(),
+                "{mix:?}"
+            );
+            slots += 1;
+        }
     }
-    println!("{cases} scenarios, {jumped} with jumps over {periods} periods, all equal");
+    println!("{cases} scenarios, {jumped} with jumps over {periods} periods, {slots} by slots, all equal");
     assert!(jumped > cases / 10, "the jumps were hardly tested");
 }
 
 #[test]
 fn a_long_copy_is_few_steps() {
-    for (skp, what) in [(false, 0), (false, 2), (true, 0), (true, 2)] {
+    let gen4 =
+        [(false, 0), (false, 2), (true, 0), (true, 2)].map(|(skp, what)| (Generation::Gen4, skp, what));
+    let gen6 = [(Generation::Gen6, false, 0), (Generation::Gen6, true, 2)];
+    for (generation, skp, what) in gen4.into_iter().chain(gen6) {
         let config = LinkConfig {
+            generation,
             skp,
             ..LinkConfig::default()
         };
@@ -226,7 +249,7 @@ fn a_long_copy_is_few_steps() {
         let link = play(&mix, Stepping::Periods, NoRecord);
         let (skipped, ticks) = link.skipped();
         println!(
-            "skp {skp}, {}: 100 GB in {:?}, {:.3} GB/s, {skipped} periods of {} ns jumped",
+            "{generation:?}, skp {skp}, {}: 100 GB in {:?}, {:.3} GB/s, {skipped} periods of {} ns jumped",
             if what == 0 { "writes" } else { "reads" },
             start.elapsed(),
             100e9 / link.now().as_ns_f64(),

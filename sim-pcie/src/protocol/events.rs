@@ -165,7 +165,11 @@ impl<S: Sink> Protocol<S> {
     pub(super) fn launched(&mut self, side: Side, mut frame: Frame, start: u64, end: u64) {
         let index = side as usize;
         self.state.changed[index] = true;
-        let bytes = frame.wire_bytes();
+        let bytes = match frame {
+            // In a field of the flit.
+            Frame::Dllp(_) if self.config.generation.uses_flits() => 0,
+            _ => frame.wire_bytes(),
+        };
         self.state.ports[index].counters.wire_bytes += bytes;
         let mut lost = self.state.gaps[index].pass(bytes * 8);
         let mut refresh = None;

@@ -2,8 +2,8 @@
 //!
 //! Where the transfer-level [`Link`](crate::Link) charges data-link packets at an even rate, this model
 //! sends each one: it shows what credits, ACK latency, retry buffers, lost packets and bit errors cost.
-//! Two ports face each other; each transmits on its own wire and receives from the other's. Generations 1
-//! to 5.
+//! Two ports face each other; each transmits on its own wire and receives from the other's. In
+//! generation 6 packets are a stream inside flits and data-link packets ride in a field of each flit, without errors.
 //!
 //! Priorities at a packet boundary: ordered set, NAK, ACK, `UpdateFC`, replay, then new packets of the
 //! classes in turn, passing over a class without credit. NP never overtakes P inside one queue; P and CPL
@@ -26,6 +26,7 @@ mod copy;
 mod deadlock;
 pub(crate) mod errors;
 mod events;
+mod flits;
 mod jump;
 mod limits;
 mod ordering;
@@ -181,8 +182,10 @@ pub enum ProtocolError {
     /// A field of the configuration.
     #[error(transparent)]
     Config(#[from] LinkConfigError),
-    /// Flit mode has its own retry; it is not modelled here.
-    #[error("link.generation = 6: the data-link protocol model covers generations 1 to 5")]
+    /// Flit mode has its own retry; it is not modelled here but in [`flit`](crate::flit).
+    #[error(
+        "link.generation = 6 with errors: the data-link protocol model allows errors in generations 1 to 5"
+    )]
     Flits,
     /// A field of [`PortOptions`], [`HostOptions`] or [`Errors`].
     #[error("{key} = {value}: allowed is {allowed}")]

@@ -64,12 +64,14 @@ impl PortOptions {
                 data: config.posted_data,
             };
         }
+        // Flits carry an acknowledgement each, and have no replay timer of packets here (there are no errors).
+        let flits = config.generation.uses_flits();
         PortOptions {
             order,
             rotate,
             credits,
-            ack_delay: (config.ack == AckPolicy::Timer).then_some(limit),
-            replay_timer: Some(3 * limit),
+            ack_delay: (config.ack == AckPolicy::Timer && !flits).then_some(limit),
+            replay_timer: (!flits).then_some(3 * limit),
             retry_bytes: None,
             drain: config.drain.0,
             update_after: 1,
@@ -264,12 +266,21 @@ impl Port {
     /// The earliest tick, not before `now`, at which this transmitter has something that may start.
     #[inline]
     pub fn ready(&self, now: u64) -> Option<u64> {
-        let dllp = self.ack || self.nak.is_some() || !self.updates.is_empty();
+        let data_link = self.ack || self.nak.is_some() || !self.updates.is_empty();
+        if data_link {
+            return Some(now.max(self.blocked_until));
+        }
+        self.ready_tlp(now)
+    }
+
+    /// The same for transaction layer packets only.
+    #[inline]
+    pub fn ready_tlp(&self, now: u64) -> Option<u64> {
         let new = || {
             let mut heads = self.heads.iter().flatten();
             heads.any(|tlp| self.hold(tlp).is_none()) || self.passes()
         };
-        (dllp || self.replay.is_some() || new()).then(|| now.max(self.blocked_until))
+        (self.replay.is_some() || new()).then(|| now.max(self.blocked_until))
     }
 
     /// Takes what starts at tick `t`.
@@ -278,18 +289,39 @@ impl Port {
         if t < self.blocked_until {
             return None;
         }
+        if let Some(reply) = self.pick_reply() {
+            return Some(Frame::Dllp(reply));
+        }
+        if let Some(update) = self.pick_update() {
+            return Some(Frame::Dllp(update));
+        }
+        self.pick_tlp()
+    }
+
+    /// Takes the NAK or ACK that waits.
+    #[inline]
+    pub fn pick_reply(&mut self) -> Option<Dllp> {
         if let Some(sequence) = self.nak.take() {
             self.counters.naks += 1;
-            return Some(Frame::Dllp(Dllp::Nak(sequence)));
+            return Some(Dllp::Nak(sequence));
         }
-        if std::mem::take(&mut self.ack) {
+        std::mem::take(&mut self.ack).then(|| {
             self.counters.acks += 1;
-            return Some(Frame::Dllp(Dllp::Ack(self.last_good())));
-        }
-        if let Some((class, headers, data)) = self.updates.pop_front() {
-            self.counters.updates += 1;
-            return Some(Frame::Dllp(Dllp::Update(class, headers, data)));
-        }
+            Dllp::Ack(self.last_good())
+        })
+    }
+
+    /// Takes the first `UpdateFC` that waits.
+    #[inline]
+    pub fn pick_update(&mut self) -> Option<Dllp> {
+        let (class, headers, data) = self.updates.pop_front()?;
+        self.counters.updates += 1;
+        Some(Dllp::Update(class, headers, data))
+    }
+
+    /// Takes the transaction layer packet that is next: a replay, or a new one.
+    #[inline]
+    pub fn pick_tlp(&mut self) -> Option<Frame> {
         if let Some(index) = self.replay {
             self.replay = (index + 1 < self.retry.len()).then_some(index + 1);
             let tlp = self.retry.get_mut(index)?;

@@ -11,6 +11,7 @@ use super::sink::{Delivery, Recorder, Sink, TraceEntry};
 use super::source::{Answer, Job, Lane, Tags};
 use super::{Class, Counters, ProtocolError, Purpose, Side, limits};
 use crate::config::{DllpModel, LinkConfig};
+use crate::flit::FlitOptions;
 use crate::wire::{Side as WireSide, Wire};
 use sim_core::Time;
 use sim_core::push::Direction;
@@ -70,7 +71,7 @@ impl Protocol<Recorder> {
     /// An idle link whose ports follow `config`.
     ///
     /// # Errors
-    /// A field that no link can have, or generation 6.
+    /// A field that no link can have, or errors in generation 6.
     pub fn new(config: &LinkConfig) -> Result<Protocol, ProtocolError> {
         let options = [PortOptions::new(config, true), PortOptions::new(config, false)];
         Protocol::with_options(config, options, Errors::default())
@@ -79,7 +80,7 @@ impl Protocol<Recorder> {
     /// An idle link with other port behaviour (device, host) or errors.
     ///
     /// # Errors
-    /// A field that no link can have, or generation 6.
+    /// A field that no link can have, or errors in generation 6.
     pub fn with_options(
         config: &LinkConfig,
         ports: [PortOptions; 2],
@@ -104,7 +105,7 @@ impl<S: Sink> Protocol<S> {
     /// listens.
     ///
     /// # Errors
-    /// A field that no link can have, credits that could never let a packet through, or generation 6.
+    /// A field that no link can have, credits that could never let a packet through, or errors in generation 6.
     pub fn with_sink(
         config: &LinkConfig,
         [device, root_port]: [PortOptions; 2],
@@ -113,13 +114,21 @@ impl<S: Sink> Protocol<S> {
         sink: S,
     ) -> Result<Protocol<S>, ProtocolError> {
         config.validate()?;
-        if config.generation.uses_flits() {
+        let flits = config.generation.uses_flits();
+        if flits && errors != Errors::default() {
             return Err(ProtocolError::Flits);
         }
         let ports = [device, root_port];
         limits::check(config, &ports, &host, &errors)?;
         let config = LinkConfig {
             dllp: DllpModel::None,
+            // A flit is whole before it is checked.
+            one_way: config.one_way
+                + if flits {
+                    FlitOptions::default().decode
+                } else {
+                    Time::ZERO
+                },
             ..config.clone()
         };
         let (rate, seed) = errors.bit_errors.unwrap_or((0.0, 0));
@@ -274,7 +283,11 @@ impl<S: Sink> Protocol<S> {
     /// # Errors
     /// A deadlock: something is queued that can never move.
     pub fn run(&mut self, stepping: Stepping) -> Result<(), Deadlock> {
+        let flits = self.config.generation.uses_flits();
         match stepping {
+            Stepping::Slots if flits => self.run_flit_slots(),
+            Stepping::Packets if flits => self.run_flits(false),
+            Stepping::Periods if flits => self.run_flits(self.may_jump()),
             Stepping::Periods => self.run_packets(self.may_jump()),
             Stepping::Packets => self.run_packets(false),
             Stepping::Slots => self.run_slots(),

@@ -15,7 +15,7 @@ pub struct TraceEntry {
     pub start: Time,
     /// Last byte has left.
     pub end: Time,
-    /// Bytes on the wire; 0 for events and ordered sets.
+    /// Bytes on the wire; 0 for events, ordered sets, and data-link packets inside flits.
     pub wire_bytes: u64,
     /// What is said of transaction layer packets only.
     pub tlp: Option<TlpInfo>,
