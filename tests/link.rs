@@ -55,6 +55,41 @@ fn rates_grow_with_size_and_stay_below_the_wire() {
     }
 }
 
+/// Each direction alone, and both at once, are the columns of the whole sweep.
+#[test]
+fn a_direction_is_part_of_the_whole_sweep() {
+    let dir = tempfile::tempdir().unwrap();
+    let json = |way: &[&str]| -> Vec<serde_json::Map<String, serde_json::Value>> {
+        let sweep = ["pcie3-x16", "--sizes", "4KiB,1MiB", "--json", "--csv", "a.csv"];
+        let output = link(dir.path(), &[&sweep, way].concat());
+        assert!(output.status.success(), "{way:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let whole = json(&[]);
+    assert_eq!(whole[0].len(), 9);
+    for (way, keys, head) in [
+        ("h2d", &["h2d"][..], "bytes,h2d_ns,h2d_gbps"),
+        ("d2h", &["d2h"], "bytes,d2h_ns,d2h_gbps"),
+        (
+            "both",
+            &["both_h2d", "both_d2h"],
+            "bytes,both_h2d_ns,both_d2h_ns,both_h2d_gbps,both_d2h_gbps",
+        ),
+    ] {
+        let part = json(&["--direction", way]);
+        assert_eq!(part.len(), 2);
+        for (part, whole) in part.iter().zip(&whole) {
+            assert_eq!(part.len(), 1 + 2 * keys.len(), "{way}");
+            assert!(part.iter().all(|(key, value)| whole[key] == *value), "{way}");
+        }
+        let csv = std::fs::read_to_string(dir.path().join("a.csv")).unwrap();
+        assert_eq!(csv.lines().next(), Some(head));
+    }
+    // Not the same numbers under other names: two transfers at once slow each other down.
+    assert!(whole[1]["both_h2d_ns"].as_f64() > whole[1]["h2d_ns"].as_f64());
+    assert!(whole[1]["both_d2h_ns"].as_f64() > whole[1]["d2h_ns"].as_f64());
+}
+
 #[test]
 fn bad_input_names_the_key_and_ends_with_2() {
     let dir = tempfile::tempdir().unwrap();
@@ -66,6 +101,7 @@ fn bad_input_names_the_key_and_ends_with_2() {
         (&["c2c-gh200", "--set", "link.mps=128B"], "c2c-gh200"),
         (&["--sizes", "0 B"], "--sizes"),
         (&["--fixed", "3"], "--fixed"),
+        (&["--direction", "up"], "h2d, d2h, both"),
         (&["--plot", "a.pdf", "--sizes", "4KiB"], ".svg or .png"),
         (&["--compare", "wrong.csv"], "\"set\""),
         (&["--compare", "none.csv"], "none.csv"),

@@ -25,8 +25,11 @@ pub struct LinkArgs {
     /// Fixed cost of every transfer beside the link, as 2.6us.
     #[arg(long, value_name = "TIME", default_value = "0 ns")]
     fixed: String,
+    /// Only transfers this way, or both at once; default: each alone, and both at once.
+    #[arg(long, value_enum, value_name = "WAY")]
+    direction: Option<bandwidth::Traffic>,
     /// Compare measured copies, a CSV table, with the link instead.
-    #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["set", "sizes", "fixed", "csv", "plot"])]
+    #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["set", "sizes", "fixed", "direction", "csv", "plot"])]
     compare: Option<PathBuf>,
     /// Also write the table as CSV.
     #[arg(long, value_name = "FILE")]
@@ -108,7 +111,11 @@ pub(super) fn run(args: &LinkArgs) -> Result<bool, CliError> {
         Value::Time(time) => time.as_ns_f64(),
         _ => 0.0,
     };
-    let points = bandwidth::sweep(&link, &sizes, fixed).map_err(|e| CliError::input(e.to_string()))?;
+    let curves = args
+        .direction
+        .map_or(&bandwidth::Curve::ALL[..], bandwidth::Traffic::curves);
+    let points =
+        bandwidth::sweep(&link, &sizes, fixed, curves).map_err(|e| CliError::input(e.to_string()))?;
     if let Some(path) = &args.plot {
         draw(path, &bandwidth::chart(&args.link, &points))?;
     }

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use serde::Serialize;
+use clap::ValueEnum;
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use sim_core::push::Direction;
 use sim_pcie::{LinkConfigError, Transfer};
 
@@ -10,27 +11,98 @@ use super::profile::LinkModel;
 use crate::report::plot::{Chart, Series, Style};
 use crate::report::table;
 
-/// One size. Rates are GB/s (10^9), times ns, from submission to the arrival of the last byte.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// One transfer and what runs beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Curve {
+    /// Host to device, alone.
+    H2d,
+    /// Device to host, alone.
+    D2h,
+    /// Host to device while an equal transfer runs the other way, both submitted at once.
+    BothH2d,
+    /// Device to host, likewise.
+    BothD2h,
+}
+
+impl Curve {
+    /// In the order of tables.
+    pub const ALL: [Curve; 4] = [Curve::H2d, Curve::D2h, Curve::BothH2d, Curve::BothD2h];
+
+    /// Column name, without the unit.
+    pub fn key(self) -> &'static str {
+        match self {
+            Curve::H2d => "h2d",
+            Curve::D2h => "d2h",
+            Curve::BothH2d => "both_h2d",
+            Curve::BothD2h => "both_d2h",
+        }
+    }
+
+    fn heading(self) -> &'static str {
+        match self {
+            Curve::H2d => "H2D",
+            Curve::D2h => "D2H",
+            Curve::BothH2d => "both: H2D",
+            Curve::BothD2h => "both: D2H",
+        }
+    }
+
+    fn is_both(self) -> bool {
+        matches!(self, Curve::BothH2d | Curve::BothD2h)
+    }
+}
+
+/// What is swept: `--direction`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Traffic {
+    /// Host to device, alone.
+    H2d,
+    /// Device to host, alone.
+    D2h,
+    /// Both at once.
+    Both,
+}
+
+impl Traffic {
+    /// The curves of this traffic.
+    pub fn curves(self) -> &'static [Curve] {
+        match self {
+            Traffic::H2d => &Curve::ALL[..1],
+            Traffic::D2h => &Curve::ALL[1..2],
+            Traffic::Both => &Curve::ALL[2..],
+        }
+    }
+}
+
+/// One size. Times are ns, from submission to the arrival of the last byte. As JSON: `bytes`, and for each
+/// curve its time (`h2d_ns`) and rate (`h2d_gbps`).
+#[derive(Clone, Debug, PartialEq)]
 pub struct Point {
     /// Bytes of each transfer.
     pub bytes: u64,
-    /// Host to device, alone.
-    pub h2d_ns: f64,
-    /// Device to host, alone.
-    pub d2h_ns: f64,
-    /// Host to device while an equal transfer runs the other way, both submitted at once.
-    pub both_h2d_ns: f64,
-    /// Device to host, likewise.
-    pub both_d2h_ns: f64,
-    /// Rates of the four.
-    pub h2d_gbps: f64,
-    /// Device to host, alone.
-    pub d2h_gbps: f64,
-    /// Host to device while both run.
-    pub both_h2d_gbps: f64,
-    /// Device to host while both run.
-    pub both_d2h_gbps: f64,
+    /// Time in ns of each curve that was asked for.
+    pub ns: Vec<(Curve, f64)>,
+}
+
+impl Point {
+    /// GB/s (10^9) of a transfer that takes `ns`.
+    fn gbps(&self, ns: f64) -> f64 {
+        self.bytes as f64 / ns
+    }
+}
+
+impl Serialize for Point {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(1 + 2 * self.ns.len()))?;
+        map.serialize_entry("bytes", &self.bytes)?;
+        for (curve, ns) in &self.ns {
+            map.serialize_entry(&format!("{}_ns", curve.key()), ns)?;
+        }
+        for (curve, ns) in &self.ns {
+            map.serialize_entry(&format!("{}_gbps", curve.key()), &self.gbps(*ns))?;
+        }
+        map.end()
+    }
 }
 
 /// Powers of two from 512 B to 1 GiB.
@@ -62,107 +134,117 @@ pub fn times(link: &LinkModel, bytes: u64, directions: &[Direction]) -> Result<V
     Ok(ids.into_iter().map(time).collect())
 }
 
-/// Bandwidth at each size; `fixed_ns` is added to every transfer (engine setup, driver call).
+/// Time of each of `curves` at each size; `fixed_ns` is added to every transfer (engine setup, driver call).
 ///
 /// # Errors
 /// A field of the link that no link can have.
-pub fn sweep(link: &LinkModel, sizes: &[u64], fixed_ns: f64) -> Result<Vec<Point>, LinkConfigError> {
+pub fn sweep(
+    link: &LinkModel,
+    sizes: &[u64],
+    fixed_ns: f64,
+    curves: &[Curve],
+) -> Result<Vec<Point>, LinkConfigError> {
     use Direction::{DeviceToHost, HostToDevice};
     sizes
         .iter()
         .map(|&bytes| {
-            let h2d_ns = times(link, bytes, &[HostToDevice])?[0] + fixed_ns;
-            let d2h_ns = times(link, bytes, &[DeviceToHost])?[0] + fixed_ns;
-            let both = times(link, bytes, &[HostToDevice, DeviceToHost])?;
-            let (both_h2d_ns, both_d2h_ns) = (both[0] + fixed_ns, both[1] + fixed_ns);
-            let rate = |ns: f64| bytes as f64 / ns;
+            let both = if curves.iter().any(|curve| curve.is_both()) {
+                times(link, bytes, &[HostToDevice, DeviceToHost])?
+            } else {
+                Vec::new()
+            };
+            let time = |curve| {
+                Ok(match curve {
+                    Curve::H2d => times(link, bytes, &[HostToDevice])?[0],
+                    Curve::D2h => times(link, bytes, &[DeviceToHost])?[0],
+                    Curve::BothH2d => both[0],
+                    Curve::BothD2h => both[1],
+                } + fixed_ns)
+            };
+            let ns = curves.iter().map(|&curve| Ok((curve, time(curve)?)));
             Ok(Point {
                 bytes,
-                h2d_ns,
-                d2h_ns,
-                both_h2d_ns,
-                both_d2h_ns,
-                h2d_gbps: rate(h2d_ns),
-                d2h_gbps: rate(d2h_ns),
-                both_h2d_gbps: rate(both_h2d_ns),
-                both_d2h_gbps: rate(both_d2h_ns),
+                ns: ns.collect::<Result<_, _>>()?,
             })
         })
         .collect()
 }
 
-/// As a table for the terminal.
+/// The curves of a sweep.
+fn curves(points: &[Point]) -> impl Iterator<Item = Curve> + '_ {
+    points
+        .first()
+        .into_iter()
+        .flat_map(|p| &p.ns)
+        .map(|(curve, _)| *curve)
+}
+
+/// As a table for the terminal; with all four curves, the times of two transfers at once are left out.
 pub fn terminal(points: &[Point]) -> String {
-    let mut t = table::table(&[
-        "size",
-        "H2D time",
-        "D2H time",
-        "H2D GB/s",
-        "D2H GB/s",
-        "both: H2D GB/s",
-        "both: D2H GB/s",
-    ]);
+    let all = curves(points).count() == Curve::ALL.len();
+    let timed = |curve: Curve| !(all && curve.is_both());
+    let mut head = vec!["size".to_string()];
+    let with_time = curves(points).filter(|&curve| timed(curve));
+    head.extend(with_time.map(|curve| format!("{} time", curve.heading())));
+    head.extend(curves(points).map(|curve| format!("{} GB/s", curve.heading())));
+    let mut t = table::table(&head);
     for p in points {
-        t.add_row([
-            table::bytes(p.bytes),
-            table::time(p.h2d_ns),
-            table::time(p.d2h_ns),
-            table::digits(p.h2d_gbps),
-            table::digits(p.d2h_gbps),
-            table::digits(p.both_h2d_gbps),
-            table::digits(p.both_d2h_gbps),
-        ]);
+        let mut row = vec![table::bytes(p.bytes)];
+        let with_time = p.ns.iter().filter(|(curve, _)| timed(*curve));
+        row.extend(with_time.map(|(_, ns)| table::time(*ns)));
+        row.extend(p.ns.iter().map(|(_, ns)| table::digits(p.gbps(*ns))));
+        t.add_row(row);
     }
     format!("{t}\n")
 }
 
-/// As CSV.
+/// As CSV: `bytes`, the times, the rates.
 pub fn csv(points: &[Point]) -> String {
-    let mut out = String::from(
-        "bytes,h2d_ns,d2h_ns,both_h2d_ns,both_d2h_ns,h2d_gbps,d2h_gbps,both_h2d_gbps,both_d2h_gbps\n",
-    );
+    let mut out = String::from("bytes");
+    for unit in ["ns", "gbps"] {
+        for curve in curves(points) {
+            let _ = write!(out, ",{}_{unit}", curve.key());
+        }
+    }
+    out.push('\n');
     for p in points {
-        let _ = writeln!(
-            out,
-            "{},{},{},{},{},{:.6},{:.6},{:.6},{:.6}",
-            p.bytes,
-            p.h2d_ns,
-            p.d2h_ns,
-            p.both_h2d_ns,
-            p.both_d2h_ns,
-            p.h2d_gbps,
-            p.d2h_gbps,
-            p.both_h2d_gbps,
-            p.both_d2h_gbps
-        );
+        let _ = write!(out, "{}", p.bytes);
+        for (_, ns) in &p.ns {
+            let _ = write!(out, ",{ns}");
+        }
+        for (_, ns) in &p.ns {
+            let _ = write!(out, ",{:.6}", p.gbps(*ns));
+        }
+        out.push('\n');
     }
     out
 }
 
-/// As a chart.
+/// As a chart; two transfers at once are dashed.
 pub fn chart(name: &str, points: &[Point]) -> Chart {
-    type Rate = fn(&Point) -> f64;
-    let curves: [(&str, Rate); 4] = [
-        ("H2D", |p| p.h2d_gbps),
-        ("D2H", |p| p.d2h_gbps),
-        ("H2D, both at once", |p| p.both_h2d_gbps),
-        ("D2H, both at once", |p| p.both_d2h_gbps),
-    ];
+    let series = curves(points).enumerate().map(|(at, curve)| Series {
+        name: match curve {
+            Curve::H2d | Curve::D2h => curve.heading().into(),
+            Curve::BothH2d => "H2D, both at once".into(),
+            Curve::BothD2h => "D2H, both at once".into(),
+        },
+        points: points
+            .iter()
+            .map(|p| (p.bytes as f64, p.gbps(p.ns[at].1)))
+            .collect(),
+        style: if curve.is_both() {
+            Style::Reference
+        } else {
+            Style::Line
+        },
+        color: usize::from(matches!(curve, Curve::D2h | Curve::BothD2h)),
+    });
     Chart {
         title: format!("{name}: bandwidth of one transfer"),
         x_label: "size, bytes".into(),
         y_label: "GB/s".into(),
         log_x: true,
-        series: curves
-            .into_iter()
-            .enumerate()
-            .map(|(i, (name, rate))| Series {
-                name: name.into(),
-                points: points.iter().map(|p| (p.bytes as f64, rate(p))).collect(),
-                style: if i < 2 { Style::Line } else { Style::Reference },
-                color: i % 2,
-            })
-            .collect(),
+        series: series.collect(),
         ..Chart::default()
     }
 }
