@@ -11,6 +11,7 @@
 //! | [`document`] | from a TOML text to settings |
 //! | [`sweep`] | `[sweep]` |
 //! | [`profiles`] | the hardware profiles in the binary |
+//! | [`pinned`] | what other allocations take of the device memory |
 //! | [`rules`] | what no single key can check |
 //! | [`show`] | `explain`, `config show`, the resolved file |
 //! | [`convert`] | from sections to the parameters of the crates |
@@ -19,6 +20,7 @@
 pub mod convert;
 pub mod diagnostic;
 pub mod document;
+pub mod pinned;
 pub mod profiles;
 pub mod rules;
 pub mod schema;
@@ -39,6 +41,7 @@ use sections::{
     DriverSection, EngineSection, GpuConfig, HardwareSection, HostCostSection, HostSection, LinkSection,
     MemorySection, ModelSection, ParamSection, StudySection, WorkloadSection,
 };
+use sim_core::units::Bytes;
 use sweep::Axis;
 use value::Value;
 
@@ -446,6 +449,10 @@ impl ResolvedConfig {
                 resolved.setting.value = Value::Word(word);
                 resolved.origin = Origin::Override;
             }
+        }
+        // With memory for everything there is nothing that other allocations could take.
+        if let Some(resolved) = values.get_mut("memory.pinned") {
+            resolved.setting.value = Value::Bytes(Bytes(0));
         }
         ResolvedConfig::from_values(values, self.folder.clone())
     }

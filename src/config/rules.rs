@@ -1,9 +1,11 @@
 //! Rules that connect keys.
 
+use sim_core::units::Bytes;
 use workloads::builtin::Builtin;
 
 use super::diagnostic::{ConfigErrors, Diagnostic};
 use super::document::Setting;
+use super::sections::Capacity;
 use super::{Origin, ResolvedConfig};
 
 /// Pairs of keys of which one text may give only one.
@@ -89,6 +91,29 @@ pub fn check(config: &ResolvedConfig) -> Result<(), ConfigErrors> {
             memory.reserved, gpu.memory
         ),
         "managed data needs at least one root chunk of 2 MiB",
+    );
+    let taken = super::pinned::taken(memory);
+    rule(
+        taken == 0 || (memory.capacity == Capacity::Device && memory.oversubscription.is_none()),
+        "memory.pinned",
+        format!(
+            "memory.pinned = {} has no effect when memory.capacity or memory.oversubscription says what is left",
+            memory.pinned
+        ),
+        "it is taken from the memory of the GPU: memory.capacity = \"device\", memory.oversubscription = \"none\"",
+    );
+    rule(
+        taken == 0 || taken.saturating_add(memory.reserved.0).saturating_add(2 << 20) <= gpu.memory.0,
+        "memory.pinned",
+        format!(
+            "memory.pinned = {} in pieces of {} takes {} and leaves nothing of gpu.memory = {} less memory.reserved = {}",
+            memory.pinned,
+            memory.pinned_piece,
+            Bytes(taken),
+            gpu.memory,
+            memory.reserved
+        ),
+        "managed data needs at least one root chunk of 2 MiB; a piece takes whole root chunks",
     );
     let workload = &config.workload;
     let builtin = workload.kernel.as_deref().and_then(Builtin::find);

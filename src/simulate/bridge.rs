@@ -15,7 +15,7 @@ use workloads::{GpuShape, HostOp, Program, ProgramError, Run};
 use super::plan::plan;
 use super::{CopyRow, Progress, RunResult, Simulate, SimulateError, figures};
 use crate::config::sections::{Capacity, WorkloadSection};
-use crate::config::{ResolvedConfig, Sections};
+use crate::config::{ResolvedConfig, Sections, pinned};
 use crate::system::{Machine, Probe, SimError, System};
 
 /// Root chunks beyond the footprint where memory is unlimited: the driver asks for 64 at a time.
@@ -372,7 +372,10 @@ fn capacity(config: &Sections, footprint: u64) -> Option<u64> {
     let bytes = match (memory.oversubscription, memory.capacity) {
         (Some(factor), _) => (footprint as f64 / factor) as u64,
         (None, Capacity::Bytes(bytes)) => bytes.0,
-        (None, Capacity::Device) => config.gpu.memory.0.saturating_sub(memory.reserved.0),
+        (None, Capacity::Device) => {
+            let held = memory.reserved.0.saturating_add(pinned::taken(memory));
+            config.gpu.memory.0.saturating_sub(held)
+        }
         (None, Capacity::Unlimited) => return None,
     };
     // Managed data lives in whole root chunks.

@@ -65,6 +65,12 @@ section! {
         /// Device memory that managed data cannot use when the capacity is `device`: context, page
         /// tables, other allocations.
         reserved ("memory.reserved"): Bytes = Kind::Bytes { min: 0, max: 1 << 44, power_of_two: false };
+        /// Device memory that other allocations hold and never give back, on top of `memory.reserved`: how
+        /// experimenters make a GPU smaller than it is. Needs the capacity `device`.
+        pinned ("memory.pinned"): Bytes = Kind::Bytes { min: 0, max: 1 << 44, power_of_two: false };
+        /// Size of one of the allocations that make up `memory.pinned`. Each starts a root chunk of its own,
+        /// so that pieces below 2 MiB take more from managed data than they hold.
+        pinned_piece ("memory.pinned_piece"): Bytes = Kind::Bytes { min: 4 << 10, max: 1 << 44, power_of_two: false };
     }
 }
 
