@@ -65,7 +65,7 @@ pub(super) struct BlockState {
     resets: u32,
     /// Pins so far: one ends forgiveness for good (uvm-driver 6.3).
     pins: u32,
-    pages: Option<Box<[PageState; PAGES_PER_BLOCK]>>,
+    pages: Option<Box<[PageState]>>,
     /// Pages that thrash.
     pub thrashing: PageMask,
     /// Pages that are pinned.
@@ -97,7 +97,7 @@ impl BlockState {
             if !close {
                 return detected;
             }
-            self.pages = Some(Box::new([PageState::default(); PAGES_PER_BLOCK]));
+            self.pages = Some(vec![PageState::default(); PAGES_PER_BLOCK].into_boxed_slice());
         }
         let Some(pages) = &mut self.pages else {
             return detected;
