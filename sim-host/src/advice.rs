@@ -78,7 +78,7 @@ pub(crate) struct BlockAdvice {
 }
 
 impl BlockAdvice {
-    fn preferred(&self, index: usize) -> Option<Processor> {
+    pub fn preferred(&self, index: usize) -> Option<Processor> {
         if self.preferred_cpu.contains(index) {
             Some(Processor::Cpu)
         } else if self.preferred_gpu.contains(index) {

@@ -68,6 +68,7 @@ impl Memory {
             };
             self.policies.ahead_budget -= 1;
             let pages = (pages & view.valid(block)).without(&view.resident(block));
+            let pages = pages.without(&self.thrashing.pages(block));
             if pages.is_empty() {
                 continue;
             }

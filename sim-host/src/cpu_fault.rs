@@ -8,7 +8,7 @@ use sim_core::Time;
 use sim_core::access::AccessKind;
 use sim_core::pages::{ByteRange, PageMask, VaBlock};
 use sim_core::push::{Cause, Ticket};
-use sim_core::tools::ToolsEvent;
+use sim_core::tools::{Processor, ToolsEvent};
 
 use crate::device::Device;
 use crate::prefetch::{Service, tree_prefetch};
@@ -45,6 +45,8 @@ pub enum CpuProgress {
     Done(Time),
     /// The thread holds this block and waits for this push; it goes on when the push has completed.
     Wait(VaBlock, Ticket),
+    /// The thread sleeps until then, as the page it needs thrashes; it holds nothing.
+    Throttled(Time),
 }
 
 /// How one fault was served.
@@ -53,6 +55,9 @@ enum Served {
     AtOnce,
     /// Once this copy has arrived.
     AfterCopy(Ticket),
+    /// Not served: the thread sleeps. The kernel lets it sleep up to half as long again (uvm-driver
+    /// 6.3); here it wakes once the period is over.
+    Throttled(Time),
 }
 
 impl Memory {
@@ -68,8 +73,10 @@ impl Memory {
         cursor.notify = true;
         for (block, pages) in pieces(access.range).skip(access.done) {
             while let Some(fault) = self.cpu_fault(block, &pages, access.write, &mut cursor) {
-                if let Served::AfterCopy(ticket) = fault {
-                    return CpuProgress::Wait(block, ticket);
+                match fault {
+                    Served::AtOnce => {}
+                    Served::AfterCopy(ticket) => return CpuProgress::Wait(block, ticket),
+                    Served::Throttled(until) => return CpuProgress::Throttled(until),
                 }
             }
             access.done += 1;
@@ -103,6 +110,10 @@ impl Memory {
         }
         let first = needed.next_set(0)?;
         let faulted = PageMask::single(first);
+        let hints = self.thrashing_hints(block, &faulted, Processor::Cpu, cursor);
+        if !hints.throttled.is_empty() {
+            return Some(Served::Throttled(hints.until.max(cursor.at) + Time::from_ns(1)));
+        }
         cursor.at += self.cost.cpu_fault;
         self.stats.cpu_faults += 1;
         if cursor.device.listens() {
@@ -133,6 +144,7 @@ impl Memory {
         }
         cursor.at += self.cost.cpu_map_page.times(u64::from(all.count()));
         self.map_accessed_by(block, cursor);
+        self.map_pinned(block, &all, cursor);
         let state = self.space.block_mut(block)?;
         state.cpu_mapped |= all & state.cpu_resident;
         Some(ticket.map_or(Served::AtOnce, Served::AfterCopy))
@@ -153,7 +165,7 @@ impl Memory {
             pages: state.valid.last().map_or(0, |last| last + 1),
             faulted,
             resident: &state.cpu_resident,
-            thrashing: &PageMask::EMPTY,
+            thrashing: &self.thrashing.pages(block),
         };
         let added = tree_prefetch(&service, self.params.prefetch_threshold);
         // Only what is somewhere: memory that nobody has touched is left to its own first touch.

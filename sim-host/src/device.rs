@@ -24,6 +24,10 @@ pub trait Device {
     }
     /// Asks for [`wake`](crate::UvmDriver::wake) at `at`: the one continuation of the bottom half.
     fn wake_at(&mut self, at: Time);
+    /// Asks for [`timer`](crate::UvmDriver::timer) at `at`; there can be several.
+    fn timer_at(&mut self, at: Time) {
+        let _ = at;
+    }
     /// Does anybody listen to [`report`](Device::report)? Asked before an event is put together.
     fn listens(&self) -> bool {
         false

@@ -23,6 +23,7 @@ use crate::policy::state::Policies;
 use crate::prefetch::PrefetchPolicy;
 use crate::service::Memory;
 use crate::stats::{BatchRecord, DriverStats, THREAD_STATES, ThreadState};
+use crate::thrashing::Thrashing;
 use crate::tracker::Tracker;
 use crate::va_space::{HostError, VaSpace, pieces};
 
@@ -52,7 +53,7 @@ enum Step {
 /// The UVM driver of one GPU.
 #[derive(Debug)]
 pub struct UvmDriver {
-    memory: Memory,
+    pub(crate) memory: Memory,
     step: Step,
     masked: bool,
     state: ThreadState,
@@ -61,6 +62,7 @@ pub struct UvmDriver {
     cached_put: u64,
     batch: Batch,
     batches_now: u32,
+    throttled_now: u32,
     replayed_now: bool,
     record: BatchRecord,
     duplicates_before: u64,
@@ -110,6 +112,7 @@ impl UvmDriver {
         let pmm = Pmm::new(device_chunks, params.pma_batch_nonpinned_order);
         let mut space = VaSpace::default();
         space.host.limit = params.host_memory;
+        let thrashing = Thrashing::new(&params.thrashing);
         Ok(UvmDriver {
             memory: Memory {
                 params,
@@ -119,6 +122,7 @@ impl UvmDriver {
                 stats: DriverStats::default(),
                 batch_tracker: Tracker::default(),
                 policies: Policies::new(eviction, prefetch, device_chunks),
+                thrashing,
             },
             step: Step::Asleep,
             masked: false,
@@ -128,6 +132,7 @@ impl UvmDriver {
             cached_put: 0,
             batch: Batch::default(),
             batches_now: 0,
+            throttled_now: 0,
             replayed_now: false,
             record: BatchRecord::default(),
             duplicates_before: 0,
@@ -193,7 +198,10 @@ impl UvmDriver {
     /// # Errors
     /// The first violation.
     pub fn check_invariants(&self) -> Result<(), InvariantViolation> {
-        check(&self.memory.space, &self.memory.pmm)
+        check(&self.memory.space, &self.memory.pmm)?;
+        let what = "the state of thrashing contradicts itself";
+        let broken = self.memory.thrashing.broken();
+        broken.map_or(Ok(()), |block| Err(InvariantViolation { what, block }))
     }
 
     fn enter(&mut self, state: ThreadState, now: Time) {
@@ -214,6 +222,7 @@ impl UvmDriver {
         self.masked = true;
         self.enter(ThreadState::WakeUp, now);
         self.batches_now = 0;
+        self.throttled_now = 0;
         self.replayed_now = false;
         self.memory.stats.bottom_halves += 1;
         let cost = &self.memory.cost;
@@ -416,7 +425,11 @@ impl UvmDriver {
         );
         self.finished = Some(self.record);
         self.batches_now += 1;
-        if self.batches_now >= self.memory.params.fault_max_batches_per_service {
+        self.throttled_now += u32::from(self.record.throttled);
+        let params = &self.memory.params;
+        if self.batches_now >= params.fault_max_batches_per_service
+            || self.throttled_now >= params.fault_max_throttle_per_service
+        {
             // The interrupt is raised anew at once if entries are left.
             self.go_on(Step::Leave, at, device);
         } else {
@@ -524,7 +537,7 @@ impl UvmDriver {
         let progress = self.memory.cpu_access(access, start, device);
         self.held = match progress {
             CpuProgress::Wait(block, ticket) => Some((block, ticket)),
-            CpuProgress::Done(_) => None,
+            CpuProgress::Done(_) | CpuProgress::Throttled(_) => None,
         };
         Ok(progress)
     }
@@ -542,7 +555,7 @@ impl UvmDriver {
     ) -> Result<Time, HostError> {
         match self.cpu_access(&mut CpuAccess::new(range, write), now, device)? {
             CpuProgress::Done(at) => Ok(at),
-            CpuProgress::Wait(..) => Err(HostError::NotManaged {
+            CpuProgress::Wait(..) | CpuProgress::Throttled(_) => Err(HostError::NotManaged {
                 start: range.start,
                 bytes: range.bytes,
             }),

@@ -20,6 +20,7 @@
 //! | [`prefetch`], [`eviction`] | policies, one file each |
 //! | [`policy`] | what policies see; how to add one |
 //! | `ahead` | pre-evictions and fetches ahead of need |
+//! | [`thrashing`] | pages that bounce between processors: throttled, then pinned |
 //! | [`pmm`] | root chunks and their lists |
 //! | [`va_space`], [`va_block`] | managed ranges, per-block bitmaps |
 //! | [`tracker`] | pushes that later work waits for |
@@ -27,7 +28,7 @@
 //! | [`check`] | comparison with recorded decisions of the real driver |
 //!
 //! Everything asynchronous is a push with acquires, handed to a [`Device`]; the driver never knows how
-//! long a copy takes. Thrashing mitigation, access counters and several address spaces are not modelled.
+//! long a copy takes. Access counters and several address spaces are not modelled.
 
 pub mod advice;
 mod ahead;
@@ -48,6 +49,7 @@ pub mod prefetch;
 pub mod residency;
 mod service;
 pub mod stats;
+pub mod thrashing;
 pub mod tracker;
 pub mod va_block;
 pub mod va_space;
@@ -60,4 +62,5 @@ pub use driver::UvmDriver;
 pub use invariants::InvariantViolation;
 pub use params::{DriverParams, ParamError};
 pub use stats::{BatchRecord, DriverStats, ThreadState};
+pub use thrashing::{ThrashingParams, ThrashingStats};
 pub use va_space::HostError;

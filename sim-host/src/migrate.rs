@@ -138,6 +138,9 @@ impl Memory {
             let tracker = state.tracker;
             let pushed = cursor.push(ChannelKind::DeviceToHost, &tracker, methods);
             state.tracker.add(pushed);
+            let to = (Processor::Cpu, cause);
+            self.thrashing
+                .moved(block, &copied, to, &mut self.stats.thrashing, cursor);
             ticket = Some(pushed);
         }
         self.stats.cpu_migrated_pages += u64::from(copied.count());

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use crate::policy::PolicyParams;
+use crate::thrashing::ThrashingParams;
 
 /// A parameter is out of its range.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -70,6 +71,10 @@ pub struct DriverParams {
     pub fault_replay_update_put_ratio: u32,
     /// Batches of one bottom half.
     pub fault_max_batches_per_service: u32,
+    /// Batches of one bottom half in which some page was throttled.
+    pub fault_max_throttle_per_service: u32,
+    /// Thrashing mitigation.
+    pub thrashing: ThrashingParams,
     /// Merge neighbouring entries of the same page.
     pub fault_coalesce: bool,
     /// Use the prefetcher.
@@ -112,6 +117,8 @@ impl Default for DriverParams {
             fault_replay_policy: ReplayPolicy::BatchFlush,
             fault_replay_update_put_ratio: 50,
             fault_max_batches_per_service: 20,
+            fault_max_throttle_per_service: 5,
+            thrashing: ThrashingParams::default(),
             fault_coalesce: true,
             prefetch_enable: true,
             prefetch_threshold: 51,
@@ -187,6 +194,13 @@ impl DriverParams {
             1..=1 << 20,
             "1 ..",
         )?;
+        check(
+            "fault_max_throttle_per_service",
+            self.fault_max_throttle_per_service,
+            1..=1 << 20,
+            "1 ..",
+        )?;
+        self.thrashing.validate()?;
         check("prefetch.threshold", self.prefetch_threshold, 0..=100, "0 .. 100")?;
         check("eviction.reserve", self.eviction_reserve, 0..=99, "0 .. 99")?;
         check("eviction.watermark", self.eviction_watermark, 0..=50, "0 .. 50")?;

@@ -4,7 +4,7 @@ use sim_core::Time;
 use sim_core::access::AccessKind;
 use sim_core::pages::{PAGE_BYTES, PageMask, VaBlock};
 use sim_core::push::{Cause, ChannelKind, Direction, Method, Push, Sharing, Ticket};
-use sim_core::tools::ToolsEvent;
+use sim_core::tools::{Processor, ToolsEvent};
 
 use crate::cost::HostCost;
 use crate::device::Device;
@@ -14,6 +14,7 @@ use crate::pmm::{ChunkId, List, Pmm, Source};
 use crate::policy::state::{Policies, view};
 use crate::prefetch::Service;
 use crate::stats::{BatchRecord, DriverStats};
+use crate::thrashing::Thrashing;
 use crate::tracker::Tracker;
 use crate::va_space::VaSpace;
 
@@ -31,6 +32,7 @@ pub(crate) struct Memory {
     /// All work of the batch.
     pub batch_tracker: Tracker,
     pub policies: Policies,
+    pub thrashing: Thrashing,
 }
 
 /// A service in progress: the CPU time it has come to, and what it has counted.
@@ -115,6 +117,7 @@ impl Memory {
                 }
             }
         }
+        self.mitigate(block, &mut faulted, &mut cursor);
         if faulted.is_empty() {
             return (cursor.at, false);
         }
@@ -205,13 +208,14 @@ impl Memory {
                 shifted_down(mask, first)
             }
         };
+        let thrashing = shift(&self.thrashing.pages(block));
         let (faulted_here, resident) = (shift(faulted), shift(&state.resident));
         let service = Service {
             first_page: first,
             pages,
             faulted: &faulted_here,
             resident: &resident,
-            thrashing: &PageMask::EMPTY,
+            thrashing: &thrashing,
         };
         let view = view!(self);
         let added = self
@@ -295,6 +299,9 @@ impl Memory {
             state.tracker.add(copied);
             ready.add(copied);
             cursor.record.copied_pages += moving.count();
+            let to = (Processor::Gpu, cause);
+            self.thrashing
+                .moved(block, &moving, to, &mut self.stats.thrashing, cursor);
             if self.params.dirty_tracking {
                 match cause {
                     Cause::User => self.policies.written(block, &moving),
@@ -602,6 +609,7 @@ impl Memory {
         state.read_mostly = state.read_mostly.without(pages);
         state.discarded = state.discarded.without(pages);
         state.tracker = after;
+        self.thrashing.reset(block, pages);
         if state.valid.is_empty() {
             let chunk = state.chunk.take();
             state.touched = false;
@@ -609,6 +617,7 @@ impl Memory {
             state.prefetch_faults = 0;
             state.advised = false;
             self.space.forget_block(block, held);
+            self.thrashing.forget(block);
             if let Some(chunk) = chunk {
                 self.pmm.tracker(chunk).merge(&after);
                 self.pmm.free(chunk);

@@ -2,6 +2,8 @@
 
 use sim_core::Time;
 
+use crate::thrashing::ThrashingStats;
+
 /// What the bottom half is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(u8)]
@@ -111,6 +113,8 @@ pub struct DriverStats {
     pub cpu_migrated_pages: u64,
     /// Pages that the GPU was given mappings to in host memory.
     pub remote_pages: u64,
+    /// Pages that bounce between processors.
+    pub thrashing: ThrashingStats,
     /// Pages discarded.
     pub discarded_pages: u64,
     /// Faults on pages whose range has been freed since they were raised: entries that outlived the
@@ -139,4 +143,6 @@ pub struct BatchRecord {
     pub evictions: u32,
     /// CPU pages unmapped.
     pub cpu_unmapped_pages: u32,
+    /// Some page was left alone because it thrashes.
+    pub throttled: bool,
 }

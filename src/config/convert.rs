@@ -1,6 +1,7 @@
 //! From the sections of a config to the parameters of the crates.
 
 use sim_gpu::params::{Exactness, GpuParams};
+use sim_host::ThrashingParams;
 use sim_host::params::CopySplit;
 use sim_host::{DriverParams, HostCost, ParamError};
 use sim_pcie::LinkConfig;
@@ -89,6 +90,24 @@ impl Sections {
         }
     }
 
+    fn thrashing_params(&self) -> Result<ThrashingParams, ParamError> {
+        let driver = &self.driver;
+        // Both are checked against the ranges of their keys, which fit.
+        let small = |value: u32| u8::try_from(value).unwrap_or(u8::MAX);
+        Ok(ThrashingParams {
+            enable: driver.thrashing_enable,
+            threshold: small(driver.thrashing_threshold),
+            pin_threshold: small(driver.thrashing_pin_threshold),
+            lapse: driver.thrashing_lapse,
+            nap: driver.thrashing_nap,
+            epoch: driver.thrashing_epoch,
+            pin: driver.thrashing_pin,
+            max_resets: driver.thrashing_max_resets,
+            lapse_vote_threshold: driver.thrashing_lapse_vote_threshold,
+            adaptive_lapse: driver.thrashing_adaptive_lapse.parse()?,
+        })
+    }
+
     /// The parameters of the driver.
     ///
     /// # Errors
@@ -100,6 +119,8 @@ impl Sections {
             fault_replay_policy: driver.fault_replay_policy.parse()?,
             fault_replay_update_put_ratio: driver.fault_replay_update_put_ratio,
             fault_max_batches_per_service: driver.fault_max_batches_per_service,
+            fault_max_throttle_per_service: driver.fault_max_throttle_per_service,
+            thrashing: self.thrashing_params()?,
             fault_coalesce: driver.fault_coalesce,
             prefetch_enable: driver.prefetch_enable,
             prefetch_threshold: driver.prefetch_threshold,

@@ -72,6 +72,12 @@ pub(super) fn summary(
         ("cpu_migrated_pages", d.cpu_migrated_pages),
         ("remote_pages", d.remote_pages),
         ("discarded_pages", d.discarded_pages),
+        ("thrashing_detections", d.thrashing.detections),
+        ("throttles_gpu", d.thrashing.throttles_gpu),
+        ("throttles_cpu", d.thrashing.throttles_cpu),
+        ("pins_gpu", d.thrashing.pins_gpu),
+        ("pins_cpu", d.thrashing.pins_cpu),
+        ("unpins", d.thrashing.unpins),
     ];
     Summary {
         study: config.study.name.clone(),

@@ -263,6 +263,7 @@ impl<'p> System<'p> {
             }
             Event::Interrupt => self.with_driver(now, |driver, now, device| driver.interrupt(now, device))?,
             Event::Driver => self.with_driver(now, |driver, now, device| driver.wake(now, device))?,
+            Event::DriverTimer => self.with_driver(now, |driver, now, device| driver.timer(now, device))?,
             Event::PushCompleted(ticket) => {
                 self.with_driver(now, |driver, now, device| {
                     driver.push_complete(ticket, now, device);
@@ -553,6 +554,15 @@ impl System<'_> {
                     CpuProgress::Done(at) => {
                         self.thread.access = None;
                         until = at;
+                    }
+                    CpuProgress::Throttled(at) => {
+                        self.thread.postponed = Some(HostOp::CpuTouch {
+                            range,
+                            write,
+                            concurrent,
+                        });
+                        self.world.events.at(at, Event::Host);
+                        return Ok(false);
                     }
                     CpuProgress::Wait(_, ticket) => {
                         self.thread.wait = Wait::Push(ticket);

@@ -31,6 +31,8 @@ pub enum Event {
     Interrupt,
     /// The driver's bottom half goes on.
     Driver,
+    /// A timer of the driver.
+    DriverTimer,
     /// A push that the driver waits for has completed.
     PushCompleted(Ticket),
     /// A kernel has started, and policies of the driver want to know.
@@ -364,6 +366,10 @@ impl sim_host::Device for DeviceView<'_, '_> {
 
     fn wake_at(&mut self, at: Time) {
         self.world.events.at(at, Event::Driver);
+    }
+
+    fn timer_at(&mut self, at: Time) {
+        self.world.events.at(at, Event::DriverTimer);
     }
 
     fn listens(&self) -> bool {

@@ -18,6 +18,31 @@ section! {
         fault_replay_update_put_ratio ("driver.fault_replay_update_put_ratio"): u32 = Kind::Int { min: 0, max: 100 };
         /// Batches that one run of the bottom half services (`uvm_perf_fault_max_batches_per_service`).
         fault_max_batches_per_service ("driver.fault_max_batches_per_service"): u32 = Kind::Int { min: 1, max: 1 << 20 };
+        /// Batches with throttled pages that one run of the bottom half services
+        /// (`uvm_perf_fault_max_throttle_per_service`).
+        fault_max_throttle_per_service ("driver.fault_max_throttle_per_service"): u32 = Kind::Int { min: 1, max: 1 << 20 };
+        /// Are pages that bounce between CPU and GPU throttled and pinned (`uvm_perf_thrashing_enable`)?
+        thrashing_enable ("driver.thrashing.enable"): bool = Kind::Bool;
+        /// Close moves of a page after which it thrashes (`uvm_perf_thrashing_threshold`).
+        thrashing_threshold ("driver.thrashing.threshold"): u32 = Kind::Int { min: 1, max: 7 };
+        /// Throttlings of a page after which it is pinned (`uvm_perf_thrashing_pin_threshold`).
+        thrashing_pin_threshold ("driver.thrashing.pin_threshold"): u32 = Kind::Int { min: 1, max: 255 };
+        /// Moves of a page within this time of each other are close (`uvm_perf_thrashing_lapse_usec`).
+        thrashing_lapse ("driver.thrashing.lapse"): Time = Kind::Time { min: Time::from_us(1), max: Time::from_us(1_000_000) };
+        /// How long a processor is throttled, in lapses (`uvm_perf_thrashing_nap`).
+        thrashing_nap ("driver.thrashing.nap"): u32 = Kind::Int { min: 1, max: 100 };
+        /// Quiet time after which a block is forgiven, in lapses (`uvm_perf_thrashing_epoch`).
+        thrashing_epoch ("driver.thrashing.epoch"): u32 = Kind::Int { min: 1, max: 1_000_000 };
+        /// How long a page stays pinned, in lapses; 0: for ever (`uvm_perf_thrashing_pin`).
+        thrashing_pin ("driver.thrashing.pin"): u32 = Kind::Int { min: 0, max: 1_000_000 };
+        /// How often a block is forgiven (`uvm_perf_thrashing_max_resets`).
+        thrashing_max_resets ("driver.thrashing.max_resets"): u32 = Kind::Int { min: 0, max: 1_000_000 };
+        /// Votes that change the lapse (`uvm_perf_lapse_vote_threshold`).
+        thrashing_lapse_vote_threshold ("driver.thrashing.lapse_vote_threshold"): u32 = Kind::Int { min: 1, max: 1_000_000 };
+        /// How the lapse of 500 us adapts: driver, which grows it with every vote of fast ping-pong, as a
+        /// comparison goes wrong; intended, which shrinks it then; off. Another lapse never adapts.
+        thrashing_adaptive_lapse ("driver.thrashing.adaptive_lapse"): String =
+            Kind::Choice(sim_host::thrashing::AdaptiveLapse::NAMES);
         /// Are entries of one page merged while they are fetched (`uvm_perf_fault_coalesce`)?
         fault_coalesce ("driver.fault_coalesce"): bool = Kind::Bool;
         /// Does the driver prefetch (`uvm_perf_prefetch_enable`)?
