@@ -13,6 +13,7 @@
 //! scenarios by key, each value of which is a check.
 
 mod examples;
+mod scenarios;
 
 use crate::closed_form::{Totals, bare, both_ways, raw_gbps};
 use crate::config::{

@@ -42,7 +42,7 @@ fn data_link_timers() {
 
 #[test]
 fn worked_examples() {
-    check("worked_examples.json", 207);
+    check("worked_examples.json", 208);
 }
 
 #[test]

@@ -1,521 +1,12 @@
-//! Worked examples, JSON: exact timings of small scenarios, each run again here with the parameters that the
-//! file gives. Keys that are not known are errors, so that nothing in a file goes unchecked.
+//! Worked examples, JSON: exact timings of small scenarios, each run again with the parameters that the file
+//! gives and compared value by value. A key that its example does not use is an error, so that nothing in a
+//! file goes unchecked.
 
+use super::scenarios::{Given, Inputs, example, inputs};
 use super::{CheckError, CheckReport, Mismatch};
-use crate::config::{AckPolicy, CompletionPolicy, DllpModel, Generation, LinkConfig};
-use crate::nvlink::{self, NvLink};
-use crate::packet::{Kind, split_completions, split_request};
-use crate::protocol::{
-    Credit, Errors, PortOptions, Protocol, ProtocolError, Sent, Side, Stepping, TraceEntry,
-};
-use crate::{Link, LinkConfigError, Transfer};
-use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
-use sim_core::Time;
-use sim_core::push::Direction;
 use sim_core::time::TICKS_PER_NS;
-
-/// One-way and host latency where an example gives none: 75 and 350 ns.
-const ONE_WAY: u64 = 75 * TICKS_PER_NS;
-const HOST: u64 = 350 * TICKS_PER_NS;
-/// Most packets of an example.
-const MOST: u64 = 1 << 16;
-
-/// An example that cannot be run.
-#[derive(Debug, thiserror::Error)]
-pub enum Fault {
-    /// A link that cannot exist.
-    #[error(transparent)]
-    Config(#[from] LinkConfigError),
-    /// A port that cannot exist.
-    #[error(transparent)]
-    Protocol(#[from] ProtocolError),
-    /// Nothing moves any more.
-    #[error(transparent)]
-    Deadlock(#[from] crate::protocol::Deadlock),
-    /// A value outside of what is accepted.
-    #[error("{key} = {value}: allowed is {allowed}")]
-    Value {
-        /// Key.
-        key: String,
-        /// What it said.
-        value: String,
-        /// What it may say.
-        allowed: &'static str,
-    },
-}
-
-fn bad(key: &str, value: &dyn std::fmt::Display, allowed: &'static str) -> Fault {
-    Fault::Value {
-        key: key.into(),
-        value: value.to_string(),
-        allowed,
-    }
-}
-
-/// The parts of an example that are parameters; what is not given has the value of the shared assumptions.
-#[derive(Default, Deserialize)]
-struct Given {
-    r#gen: Option<u64>,
-    lanes: Option<u32>,
-    #[serde(rename = "D")]
-    one_way: Option<u64>,
-    #[serde(rename = "H")]
-    host: Option<u64>,
-    n: Option<u64>,
-    tlps: Option<u64>,
-    tags: Option<u32>,
-    #[serde(rename = "PH")]
-    headers: Option<u32>,
-    drain: Option<u64>,
-    ack_timer_symbols: Option<u64>,
-    replay_symbols: Option<u64>,
-    link: Option<String>,
-    payload: Option<u64>,
-}
-
-/// Keys of [`Given`] and prose: not results.
-const NOT_RESULTS: [&str; 21] = [
-    "tlps",
-    "gen",
-    "lanes",
-    "D",
-    "H",
-    "n",
-    "tags",
-    "PH",
-    "drain",
-    "ack_timer_symbols",
-    "replay_symbols",
-    "link",
-    "payload",
-    "ack",
-    "policy",
-    "rule",
-    "notes",
-    "closed_form",
-    "rows",
-    "single_mrd_allowed",
-    "tick_ns",
-];
-
-impl Given {
-    fn of(value: &Value) -> Result<Given, CheckError> {
-        Given::deserialize(value).map_err(|e| CheckError::Json(e.to_string()))
-    }
-
-    /// Gen3 x16 unless said otherwise, MPS 256, everything that the examples leave out off.
-    fn config(&self) -> Result<LinkConfig, Fault> {
-        let number = self.r#gen.unwrap_or(3);
-        let config = LinkConfig {
-            generation: Generation::from_number(number).ok_or_else(|| bad("gen", &number, "1 to 6"))?,
-            lanes: self.lanes.unwrap_or(16),
-            mps: 256,
-            mrrs: 512,
-            rcb: 64,
-            tags: self.tags.unwrap_or(1024),
-            write_tlp: 256,
-            completions: CompletionPolicy::Max,
-            one_way: Time(self.one_way.unwrap_or(ONE_WAY)),
-            host_read: Time(self.host.unwrap_or(HOST)),
-            skp: false,
-            dllp: DllpModel::None,
-            ack: AckPolicy::Immediate,
-            ..LinkConfig::default()
-        };
-        config.validate()?;
-        Ok(config)
-    }
-
-    fn packets(&self, default: u64) -> Result<u64, Fault> {
-        let n = self.n.or(self.tlps).unwrap_or(default);
-        if (1..=MOST).contains(&n) {
-            Ok(n)
-        } else {
-            Err(bad("n", &n, "1 to 65536"))
-        }
-    }
-}
-
-/// Ticks until one transfer on an idle transfer-level link has arrived.
-fn alone(config: LinkConfig, direction: Direction, bytes: u64) -> Result<u64, Fault> {
-    let mut link = Link::new(config)?;
-    let address = 0;
-    link.submit(
-        Time::ZERO,
-        Transfer {
-            direction,
-            bytes,
-            address,
-        },
-    );
-    Ok(link.next_event().map_or(0, |time| time.0))
-}
-
-/// A run of the protocol model: ports without replay timer, changed by `change`.
-fn run(
-    config: &LinkConfig,
-    errors: Errors,
-    change: impl FnOnce(&mut [PortOptions; 2]),
-    write: u64,
-    read: u64,
-) -> Result<Protocol, Fault> {
-    let mut ports = [PortOptions::new(config, true), PortOptions::new(config, false)];
-    for port in &mut ports {
-        port.replay_timer = None;
-    }
-    change(&mut ports);
-    let mut link = Protocol::with_options(config, ports, errors)?;
-    link.write(Time::ZERO, 0, write);
-    link.read(Time::ZERO, 0, read);
-    link.run(Stepping::Packets)?;
-    Ok(link)
-}
-
-fn arrivals(link: &Protocol, kind: Kind) -> Vec<u64> {
-    let all = link.deliveries().iter();
-    all.filter(|d| d.kind == kind).map(|d| d.time.0).collect()
-}
-
-fn ns(ticks: u64) -> f64 {
-    ticks as f64 / TICKS_PER_NS as f64
-}
-
-fn gbps(bytes: u64, ticks: u64) -> f64 {
-    bytes as f64 / ns(ticks)
-}
-
-fn name(side: Side) -> &'static str {
-    match side {
-        Side::Up => "A",
-        Side::Down => "B",
-    }
-}
-
-/// A line of a trace as the examples write it: who, what, sequence number, start, end.
-fn line(entry: &TraceEntry) -> Value {
-    let (side, start, end) = (name(entry.side), entry.start.0, entry.end.0);
-    match entry.sent {
-        Sent::Tlp { kind, sequence } => json!([side, format!("{kind:?}"), sequence, start, end]),
-        Sent::Ack(sequence) => json!([side, "ACK", sequence, start, end]),
-        Sent::Nak(sequence) => json!([side, "NAK", sequence, start, end]),
-        Sent::ReplayTimer => json!(["replay_timer", side, start]),
-        other => json!([side, format!("{other:?}"), start, end]),
-    }
-}
-
-fn writes(given: &Given) -> Result<Value, Fault> {
-    let config = given.config()?;
-    let slots = config.tlp_slots(Kind::MWr, 256);
-    let ticks = alone(config.clone(), Direction::DeviceToHost, 256)? - config.one_way.0;
-    Ok(json!({
-        "bytes": config.tlp_bytes(Kind::MWr, 256),
-        "slots": slots,
-        "symbols": (slots * config.slot_ticks()) as f64 / config.generation.symbol_ticks() as f64,
-        "ticks": ticks,
-        "ps": 1000.0 * ns(ticks),
-    }))
-}
-
-fn page_read(given: &Given) -> Result<Value, Fault> {
-    let mut out = Map::new();
-    for (key, completions) in [("max", CompletionPolicy::Max), ("rcb", CompletionPolicy::Rcb)] {
-        let config = LinkConfig {
-            completions,
-            ..given.config()?
-        };
-        let link = run(&config, Errors::default(), |_| (), 0, 4096)?;
-        let times = arrivals(&link, Kind::CplD);
-        let sent = |side: Side, kind: Kind| {
-            let all = link.trace().iter().filter(|e| e.side == side);
-            let of_kind = all.filter(|e| matches!(e.sent, Sent::Tlp { kind: k, .. } if k == kind));
-            of_kind.copied().collect::<Vec<_>>()
-        };
-        let (requests, data) = (sent(Side::Up, Kind::MRd), sent(Side::Down, Kind::CplD));
-        let bytes = |all: &[TraceEntry]| all.iter().map(|e| e.wire_bytes).sum::<u64>();
-        let wire = |all: &[TraceEntry]| all.first().map_or(0, |e| e.end.0 - e.start.0);
-        let last = times.last().copied().unwrap_or(0);
-        out.insert(
-            key.into(),
-            json!({
-                "n_mrd": requests.len(), "up_tlp_bytes": bytes(&requests),
-                "n_cpld": data.len(), "down_tlp_bytes": bytes(&data),
-                "first_cpld_arrival": times.first(), "last_cpld_arrival": last, "last_ns": ns(last),
-                "t_mrd": wire(&requests), "t_cpld": wire(&data),
-            }),
-        );
-    }
-    Ok(Value::Object(out))
-}
-
-fn unaligned() -> Value {
-    let requests: Vec<_> = split_request(0x1030, 512, 512)
-        .map(|p| json!([p.address, p.bytes]))
-        .collect();
-    let mut out = Map::from_iter([("requests_mrrs512".to_string(), json!(requests))]);
-    for rcb in [64, 128] {
-        for mps in [128, 256, 512] {
-            for (policy, max) in [("max", true), ("rcb", false)] {
-                let sizes: Vec<_> = split_completions(0x1030, 512, mps, rcb, max)
-                    .map(|p| p.bytes)
-                    .collect();
-                out.insert(format!("rcb{rcb}_mps{mps}_{policy}"), json!(sizes));
-            }
-        }
-    }
-    Value::Object(out)
-}
-
-fn contention(given: &Given) -> Result<Value, Fault> {
-    let config = given.config()?;
-    let mut out = Map::new();
-    for (key, write, read) in [
-        ("d2h_alone", 65536, 0),
-        ("h2d_alone", 0, 65536),
-        ("both", 65536, 65536),
-    ] {
-        let link = run(&config, Errors::default(), |_| (), write, read)?;
-        let last = |kind| arrivals(&link, kind).last().copied();
-        let (d2h, h2d) = (last(Kind::MWr), last(Kind::CplD));
-        let bytes = |side| link.counters(side).wire_bytes;
-        out.insert(
-            key.into(),
-            json!({
-                "d2h_last_arrival": d2h, "d2h_ns": d2h.map(ns),
-                "h2d_last_arrival": h2d, "h2d_ns": h2d.map(ns),
-                "up_bytes": bytes(Side::Up), "down_bytes": bytes(Side::Down),
-            }),
-        );
-    }
-    Ok(Value::Object(out))
-}
-
-fn headers(given: &Given, row: &Given) -> Result<Value, Fault> {
-    let config = LinkConfig {
-        write_tlp: 64,
-        ..given.config()?
-    };
-    let bytes = 64 * given.packets(256)?;
-    let ports = |ports: &mut [PortOptions; 2]| {
-        ports[0].credits[0].headers = row.headers;
-        ports[1].drain = given.drain.unwrap_or(config.drain.0);
-    };
-    let link = run(&config, Errors::default(), ports, bytes, 0)?;
-    let last = arrivals(&link, Kind::MWr).last().copied().unwrap_or(0);
-    // The rate is that of the sender's wire: without the flight of the last packet.
-    let rate = gbps(bytes, last - config.one_way.0);
-    Ok(json!({ "last_arrival": last, "GBps": rate }))
-}
-
-/// The parts of example 5 that are not rows: a packet, and the loop of one credit.
-fn header_loop(given: &Given) -> Result<Value, Fault> {
-    let config = LinkConfig {
-        write_tlp: 64,
-        ..given.config()?
-    };
-    let ports = |ports: &mut [PortOptions; 2]| {
-        ports[0].credits[0] = Credit {
-            headers: Some(1),
-            data: None,
-        };
-        ports[1].drain = given.drain.unwrap_or(config.drain.0);
-    };
-    let link = run(&config, Errors::default(), ports, 128, 0)?;
-    let sent: Vec<_> = link.trace().iter().filter(|e| e.side == Side::Up).collect();
-    let Some((first, second)) = sent.first().zip(sent.get(1)) else {
-        return Ok(Value::Null);
-    };
-    Ok(json!({
-        "tlp_bytes": first.wire_bytes,
-        "t_tlp": first.end.0 - first.start.0,
-        "credit_loop_ticks": second.start.0 - first.start.0,
-    }))
-}
-
-fn ack(given: &Given) -> Result<Value, Fault> {
-    let config = given.config()?;
-    let symbol = config.generation.symbol_ticks();
-    let delay = given
-        .ack_timer_symbols
-        .unwrap_or_else(|| config.ack_limit_symbols());
-    let ports = |ports: &mut [PortOptions; 2]| ports[1].ack_delay = Some(delay.saturating_mul(symbol));
-    let link = run(&config, Errors::default(), ports, 256, 0)?;
-    let trace: Vec<_> = link.trace().iter().map(line).collect();
-    let sent = link.trace().iter().find(|e| matches!(e.sent, Sent::Ack(_)));
-    let arrival = sent.map_or(0, |e| e.end.0) + config.one_way.0;
-    Ok(json!({
-        "trace": trace,
-        "ack_arrival": arrival,
-        "ack_arrival_ns": ns(arrival),
-        // Whole slots that pass until the ACK is there.
-        "retry_buffer_bytes_to_stream": arrival / config.slot_ticks() * 4,
-    }))
-}
-
-fn replay(given: &Given) -> Result<Value, Fault> {
-    let config = given.config()?;
-    let mut out = Map::new();
-    for (key, corrupt) in [("clean", vec![]), ("seq3_bad", vec![(Side::Up, 3, 0)])] {
-        let errors = Errors {
-            corrupt,
-            ..Errors::default()
-        };
-        let link = run(&config, errors, |_| (), 2560, 0)?;
-        let last = arrivals(&link, Kind::MWr).last().copied().unwrap_or(0);
-        let trace = link.trace().iter();
-        let naks = trace.clone().filter(|e| matches!(e.sent, Sent::Nak(_)));
-        let sent = trace.filter_map(|e| match e.sent {
-            Sent::Tlp { sequence, .. } => Some(json!([sequence, e.start.0])),
-            _ => None,
-        });
-        let order: Vec<_> = link.deliveries().iter().map(|d| d.sequence).collect();
-        out.insert(
-            key.into(),
-            json!({
-                "last_arrival": last, "ns": ns(last), "tlps_sent": link.counters(Side::Up).tlps,
-                "naks": naks.map(line).collect::<Vec<_>>(), "order": order, "tx": sent.collect::<Vec<_>>(),
-            }),
-        );
-    }
-    Ok(Value::Object(out))
-}
-
-fn lost_ack(given: &Given) -> Result<Value, Fault> {
-    let config = given.config()?;
-    let errors = Errors {
-        lose: vec![(Side::Down, 1)],
-        ..Errors::default()
-    };
-    let symbol = config.generation.symbol_ticks();
-    let timer = given.replay_symbols.map(|symbols| symbols.saturating_mul(symbol));
-    let link = run(&config, errors, |ports| ports[0].replay_timer = timer, 256, 0)?;
-    Ok(json!({ "trace": link.trace().iter().map(line).collect::<Vec<_>>() }))
-}
-
-fn ordered_sets(row: &Given) -> Result<Value, Fault> {
-    let config = row.config()?;
-    let packets = row.packets(8192)?;
-    let bytes = 256 * packets;
-    let time = |skp| {
-        let config = LinkConfig {
-            skp,
-            ..config.clone()
-        };
-        alone(config, Direction::DeviceToHost, bytes).map(|ticks| ticks - row.one_way.unwrap_or(ONE_WAY))
-    };
-    let (without, with) = (time(false)?, time(true)?);
-    let config = LinkConfig { skp: true, ..config };
-    // The protocol model shows each ordered set.
-    let link = run(&config, Errors::default(), |_| (), bytes, 0)?;
-    let end = link
-        .trace()
-        .iter()
-        .filter(|e| matches!(e.sent, Sent::Tlp { .. }))
-        .map(|e| e.end)
-        .max();
-    let sets = link
-        .trace()
-        .iter()
-        .filter(|e| e.side == Side::Up && e.sent == Sent::Skp && Some(e.start) < end);
-    Ok(json!({
-        "no_skp_ticks": without, "with_skp_ticks": with, "skps": sets.count(),
-        "ns": ns(with), "GBps": gbps(bytes, with),
-    }))
-}
-
-fn tags(given: &Given, row: &Given) -> Result<Value, Fault> {
-    let config = LinkConfig {
-        ack: AckPolicy::Timer,
-        ..Given {
-            r#gen: row.r#gen,
-            tags: row.tags,
-            one_way: given.one_way,
-            host: given.host,
-            ..Given::default()
-        }
-        .config()?
-    };
-    let bytes = 256 << 10;
-    let link = run(&config, Errors::default(), |_| (), 0, bytes)?;
-    let last = arrivals(&link, Kind::CplD).last().copied().unwrap_or(0);
-    Ok(json!({ "last_arrival": last, "GBps": gbps(bytes, last) }))
-}
-
-fn flits(row: &Given) -> Result<Value, Fault> {
-    let config = LinkConfig {
-        generation: Generation::Gen6,
-        ..row.config()?
-    };
-    let packets = row.packets(1)?;
-    let ticks = alone(config.clone(), Direction::DeviceToHost, 256 * packets)? - config.one_way.0;
-    // A flit is 256 bytes on the whole link.
-    let flit = 64 * config.slot_ticks();
-    Ok(json!({
-        "stream_bytes": packets * config.tlp_bytes(Kind::MWr, 256),
-        "flits": ticks / flit, "ticks": ticks, "ns": ns(ticks), "GBps": gbps(256 * packets, ticks),
-    }))
-}
-
-fn nvlinks(row: &Given) -> Result<Value, Fault> {
-    let text = row.link.as_deref().unwrap_or_default();
-    let unknown = || {
-        bad(
-            "link",
-            &format_args!("{text:?}"),
-            "\"NVLink2 x1 link\", \"NVLink3 12 links\", and the like",
-        )
-    };
-    let (kind, links) = text.split_once(' ').ok_or_else(unknown)?;
-    let kind = match kind {
-        "NVLink2" => nvlink::Generation::NvLink2,
-        "NVLink3" => nvlink::Generation::NvLink3,
-        "NVLink4" => nvlink::Generation::NvLink4,
-        _ => return Err(unknown()),
-    };
-    let links = links
-        .trim_start_matches('x')
-        .split(' ')
-        .next()
-        .and_then(|n| n.parse().ok());
-    let links = links.filter(|n| (1..=64).contains(n)).ok_or_else(unknown)?;
-    let payload = row.payload.unwrap_or(256);
-    if !payload.is_multiple_of(16) || !(16..=256).contains(&payload) {
-        return Err(bad("payload", &payload, "a multiple of 16 up to 256"));
-    }
-    let link = NvLink {
-        payload,
-        ..NvLink::new(kind, links)
-    };
-    let time = link.write_ns(4096);
-    Ok(json!({
-        "raw_GBps": (link.rate * links) as f64 / 1e9, "packets": 4096_u64.div_ceil(payload),
-        "flits16B": link.flits(4096), "bytes": nvlink::FLIT_BYTES * link.flits(4096),
-        "ns": time, "eff_GBps": 4096.0 / time,
-    }))
-}
-
-/// What this crate says of example `number`; rows have the values of `row`.
-fn example(number: &str, given: &Given, row: Option<&Given>) -> Result<Option<Value>, Fault> {
-    let one = row.unwrap_or(given);
-    Ok(Some(match (number, row.is_some()) {
-        ("1", true) => writes(one)?,
-        ("2", false) => page_read(given)?,
-        ("3", false) => unaligned(),
-        ("4", false) => contention(given)?,
-        ("5", true) => headers(given, one)?,
-        ("5", false) => header_loop(given)?,
-        ("6", false) => ack(given)?,
-        ("7", false) => replay(given)?,
-        ("8", false) => lost_ack(given)?,
-        ("9", true) => ordered_sets(one)?,
-        ("10", true) => tags(given, one)?,
-        ("11", true) => flits(one)?,
-        ("12", true) => nvlinks(one)?,
-        ("9" | "10", false) => json!({}),
-        _ => return Ok(None),
-    }))
-}
 
 /// Equal, numbers to twelve digits: whole ones are exact below 2^53.
 fn equal(expected: &Value, actual: &Value) -> bool {
@@ -534,36 +25,49 @@ fn equal(expected: &Value, actual: &Value) -> bool {
     }
 }
 
+/// An object inside the results has results, and prose of how they come about.
+const NESTED: Inputs = Inputs {
+    parameters: &[],
+    other: &["closed_form"],
+};
+
+fn list(keys: &[&str]) -> String {
+    if keys.is_empty() {
+        "none".into()
+    } else {
+        keys.join(", ")
+    }
+}
+
 /// Compares the results in `expected`, by key; each is one check.
 fn compare(
     expected: &Value,
     actual: &Value,
+    inputs: &Inputs,
     path: &str,
     line: usize,
     report: &mut CheckReport,
 ) -> Result<(), CheckError> {
     let Some(entries) = expected.as_object() else {
-        return Err(CheckError::Json(format!("{path}: an object was expected")));
+        return Err(CheckError::Json(format!(
+            "line {line}: {path}: an object was expected"
+        )));
     };
-    for (key, value) in entries
-        .iter()
-        .filter(|(key, _)| !NOT_RESULTS.contains(&key.as_str()))
-    {
+    let is_input = |key: &str| inputs.parameters.contains(&key) || inputs.other.contains(&key);
+    for (key, value) in entries.iter().filter(|(key, _)| !is_input(key)) {
         let here = format!("{path}.{key}");
         let Some(found) = actual.get(key) else {
-            let known: Vec<_> = actual
-                .as_object()
-                .into_iter()
-                .flatten()
-                .map(|(k, _)| k.as_str())
-                .collect();
+            let results = actual.as_object().into_iter().flatten();
+            let results: Vec<_> = results.map(|(key, _)| key.as_str()).collect();
             return Err(CheckError::Json(format!(
-                "{here}: not a result of this example; known: {}",
-                known.join(", ")
+                "line {line}: {here}: not used here; results: {}; parameters: {}; prose and rows: {}",
+                list(&results),
+                list(inputs.parameters),
+                list(inputs.other)
             )));
         };
         if value.is_object() {
-            compare(value, found, &here, line, report)?;
+            compare(value, found, &NESTED, &here, line, report)?;
         } else if equal(value, found) {
             report.passed += 1;
         } else {
@@ -578,55 +82,175 @@ fn compare(
     Ok(())
 }
 
-/// Checks worked examples: an object whose keys begin with `ex1` to `ex12`.
+/// Checks worked examples: an object whose keys begin with `ex1` to `ex12`, `tick_ns` and `notes`.
 ///
 /// # Errors
-/// No JSON, a key that is not known, a parameter that no link has.
+/// No JSON, a key that is not known or not used by its example, a parameter that no link has.
 pub(super) fn check(text: &str) -> Result<CheckReport, CheckError> {
     // For the position of a mistake in the text.
     serde_json::from_str::<IgnoredAny>(text).map_err(|e| CheckError::Json(e.to_string()))?;
     let all: Map<String, Value> = serde_json::from_str(text).map_err(|e| CheckError::Json(e.to_string()))?;
     let mut report = CheckReport::default();
-    for (key, value) in all.iter().filter(|(key, _)| !NOT_RESULTS.contains(&key.as_str())) {
-        let number: String = key
-            .strip_prefix("ex")
-            .unwrap_or_default()
-            .chars()
-            .take_while(char::is_ascii_digit)
-            .collect();
+    for (key, value) in all.iter().filter(|(key, _)| *key != "notes") {
         let line = text
             .lines()
             .position(|line| line.contains(&format!("\"{key}\"")))
             .map_or(1, |at| at + 1);
-        let wrong = |fault: Fault| CheckError::Json(format!("line {line}: {key}: {fault}"));
-        let unknown = || {
-            CheckError::Json(format!(
-                "line {line}: {key:?} is no known example; known: ex1 to ex12"
-            ))
-        };
-        let given = if value.is_object() {
-            Given::of(value)?
+        if key == "tick_ns" {
+            let tick = json!({ "tick_ns": 1.0 / TICKS_PER_NS as f64 });
+            compare(
+                &json!({ "tick_ns": value }),
+                &tick,
+                &NESTED,
+                "file",
+                line,
+                &mut report,
+            )?;
         } else {
-            Given::default()
-        };
-        if value.is_object() {
-            let actual = example(&number, &given, None)
-                .map_err(wrong)?
-                .ok_or_else(unknown)?;
-            compare(value, &actual, key, line, &mut report)?;
-        }
-        let rows = value
-            .get("rows")
-            .unwrap_or(value)
-            .as_array()
-            .into_iter()
-            .flatten();
-        for (at, row) in rows.enumerate() {
-            let actual = example(&number, &given, Some(&Given::of(row)?))
-                .map_err(wrong)?
-                .ok_or_else(unknown)?;
-            compare(row, &actual, &format!("{key}[{at}]"), line, &mut report)?;
+            check_example(key, value, line, &mut report)?;
         }
     }
     Ok(report)
+}
+
+/// Checks the example called `key`.
+fn check_example(key: &str, value: &Value, line: usize, report: &mut CheckReport) -> Result<(), CheckError> {
+    let number: String = key
+        .strip_prefix("ex")
+        .unwrap_or_default()
+        .chars()
+        .take_while(char::is_ascii_digit)
+        .collect();
+    let wrong = |what: &dyn std::fmt::Display| CheckError::Json(format!("line {line}: {key}: {what}"));
+    let (whole, each) = (inputs(&number, false), inputs(&number, true));
+    if whole.is_none() && each.is_none() {
+        return Err(CheckError::Json(format!(
+            "line {line}: {key:?} is no known key; known: ex1 to ex12, tick_ns, notes"
+        )));
+    }
+    let mut given = Given::default();
+    let rows = match (&whole, value) {
+        (Some(whole), Value::Object(entries)) => {
+            given = Given::of(value).map_err(|e| wrong(&e))?;
+            let actual = example(&number, &given, None).map_err(|e| wrong(&e))?;
+            compare(value, &actual, whole, key, line, report)?;
+            entries.get("rows")
+        }
+        (Some(_), _) => return Err(wrong(&"an object was expected")),
+        (None, _) => Some(value),
+    };
+    let (Some(each), Some(rows)) = (each, rows) else {
+        return Ok(());
+    };
+    let rows = rows
+        .as_array()
+        .ok_or_else(|| wrong(&"an array of rows was expected"))?;
+    for (at, row) in rows.iter().enumerate() {
+        let row_given = Given::of(row).map_err(|e| wrong(&e))?;
+        let actual = example(&number, &given, Some(&row_given)).map_err(|e| wrong(&e))?;
+        compare(row, &actual, &each, &format!("{key}[{at}]"), line, report)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        check(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_key_that_an_example_does_not_use_is_an_error() {
+        for (text, said) in [
+            (r#"{"ex3_x": {"D": 1}}"#, "ex3_x.D: not used here"),
+            (r#"{"ex7": {"tags": 1}}"#, "parameters: gen, lanes, D;"),
+            (r#"{"ex7": {"clean": {"D": 1}}}"#, "ex7.clean.D"),
+            (r#"{"ex7": {"rows": []}}"#, "ex7.rows"),
+            (r#"{"ex1": [{"gen": 3, "tags": 1}]}"#, "ex1[0].tags"),
+            (r#"{"ex4": {"rule": ""}}"#, "prose and rows: policy"),
+            (r#"{"ex13": {}}"#, "known: ex1 to ex12"),
+        ] {
+            assert!(error(text).contains(said), "{text}: {}", error(text));
+        }
+    }
+
+    #[test]
+    fn an_example_has_its_shape() {
+        assert!(error(r#"{"ex1": {"gen": 3}}"#).contains("ex1: an array of rows"));
+        assert!(error(r#"{"ex10": {"rows": 1}}"#).contains("ex10: an array of rows"));
+        assert!(error("{\n\"ex2\": 5}").contains("line 2: ex2: an object"));
+        assert!(error(r#"{"ex1": [5]}"#).contains("ex1"));
+        assert!(error(r#"{"ex1": [{"gen": 9}]}"#).contains("gen = 9: allowed is 1 to 6"));
+    }
+
+    #[test]
+    fn the_tick_is_checked() {
+        let counts = |text| check(text).map(|r| (r.passed, r.failed)).unwrap();
+        assert_eq!(counts(r#"{"tick_ns": 0.0009765625, "notes": "x"}"#), (1, 0));
+        assert_eq!(counts(r#"{"tick_ns": 0.001}"#), (0, 1));
+    }
+
+    /// A value of a parameter beside the default that every example which uses it notices.
+    const CHANGED: [(&str, &str); 12] = [
+        ("gen", "4"),
+        ("lanes", "8"),
+        ("D", "1024"),
+        ("H", "1024"),
+        ("n", "3"),
+        ("tlps", "3"),
+        ("tags", "1"),
+        ("PH", "1"),
+        ("drain", "4096"),
+        ("ack_timer_symbols", "7"),
+        ("replay_symbols", "600"),
+        ("payload", "64"),
+    ];
+
+    /// Each parameter that [`inputs`] names has an effect, and no other has.
+    #[test]
+    fn an_example_uses_its_parameters_and_no_others() {
+        for number in (1..=12).map(|n: u32| n.to_string()) {
+            for is_row in [false, true] {
+                let Some(inputs) = inputs(&number, is_row) else {
+                    assert_eq!(
+                        example(&number, &Given::default(), is_row.then(Given::default).as_ref()).ok(),
+                        Some(Value::Null)
+                    );
+                    continue;
+                };
+                let result = |keys: &[(&str, &str)]| {
+                    let mut object = Map::new();
+                    if number == "8" {
+                        object.insert("replay_symbols".into(), json!(504));
+                    }
+                    if number == "12" {
+                        object.insert("link".into(), json!("NVLink3 2 links"));
+                    }
+                    for (key, value) in keys {
+                        object.insert((*key).into(), serde_json::from_str(value).unwrap());
+                    }
+                    let given = Given::of(&Value::Object(object)).unwrap();
+                    // The parameters of the whole reach its rows.
+                    let rows = || example(&number, &given, Some(&Given::default())).unwrap();
+                    if is_row {
+                        example(&number, &Given::default(), Some(&given)).unwrap()
+                    } else if inputs.other.contains(&"rows") {
+                        json!([example(&number, &given, None).unwrap(), rows()])
+                    } else {
+                        example(&number, &given, None).unwrap()
+                    }
+                };
+                let plain = result(&[]);
+                for (key, value) in CHANGED {
+                    assert_eq!(
+                        result(&[(key, value)]) != plain,
+                        inputs.parameters.contains(&key),
+                        "example {number}, row {is_row}: {key}"
+                    );
+                }
+            }
+        }
+    }
 }
