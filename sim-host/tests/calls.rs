@@ -23,6 +23,7 @@ struct Fake {
     read_only: BTreeSet<Page>,
     counts: [u64; CHANNELS],
     wake: Option<Time>,
+    timers: BTreeSet<Time>,
     completed: Vec<Ticket>,
     copies: Vec<(Direction, Cause, u32)>,
 }
@@ -111,11 +112,17 @@ impl Device for Fake {
     fn wake_at(&mut self, at: Time) {
         self.wake = Some(at);
     }
+    fn timer_at(&mut self, at: Time) {
+        self.timers.insert(at);
+    }
 }
 
 struct Machine {
     driver: UvmDriver,
     device: Fake,
+    now: Time,
+    /// Between two things that happen.
+    step: Time,
 }
 
 fn range(first: u64, pages: u64) -> ByteRange {
@@ -129,21 +136,50 @@ fn page(index: u64) -> Page {
     Page(BASE / PAGE_BYTES + index)
 }
 
+/// For a clock that stands still.
+fn still() -> DriverParams {
+    let mut params = DriverParams::default();
+    params.thrashing.enable = false;
+    params
+}
+
 impl Machine {
-    fn new(mut params: DriverParams, chunks: u64, blocks: u64) -> Machine {
-        // Time stands still here: all moves would be close, and a throttled thread would never go on.
-        params.thrashing.enable = false;
+    fn new(params: DriverParams, chunks: u64, blocks: u64) -> Machine {
         let mut device = Fake::default();
         let mut driver = UvmDriver::new(params, HostCost::zero(), chunks).expect("valid");
         let all = range(0, blocks * 512);
         driver
             .managed_alloc(all, Time::ZERO, &mut device)
             .expect("free addresses");
-        Machine { driver, device }
+        Machine {
+            driver,
+            device,
+            now: Time::ZERO,
+            step: Time::ZERO,
+        }
     }
 
+    /// Time stands still: with thrashing mitigation, all moves would be close.
     fn plain(blocks: u64) -> Machine {
-        Machine::new(DriverParams::default(), 8, blocks)
+        Machine::new(still(), 8, blocks)
+    }
+
+    /// Time goes on, and pins expire.
+    fn tick(&mut self) {
+        self.advance_to(self.now + self.step);
+    }
+
+    fn advance_to(&mut self, now: Time) {
+        self.now = self.now.max(now);
+        while let Some(at) = self.device.timers.pop_first() {
+            if at > self.now {
+                self.device.timers.insert(at);
+                break;
+            }
+            self.driver.timer(self.now, &mut self.device);
+            self.complete();
+            self.settle();
+        }
     }
 
     fn settle(&mut self) {
@@ -158,9 +194,10 @@ impl Machine {
             if self.device.wanted.is_empty() && !self.driver.interrupt_masked() {
                 return;
             }
-            self.driver.interrupt(Time::ZERO, &mut self.device);
+            self.tick();
+            self.driver.interrupt(self.now, &mut self.device);
             if self.device.wake.take().is_some() {
-                self.driver.wake(Time::ZERO, &mut self.device);
+                self.driver.wake(self.now, &mut self.device);
             }
             self.complete();
             self.settle();
@@ -170,7 +207,7 @@ impl Machine {
 
     fn complete(&mut self) {
         for ticket in std::mem::take(&mut self.device.completed) {
-            self.driver.push_complete(ticket, Time::ZERO, &mut self.device);
+            self.driver.push_complete(ticket, self.now, &mut self.device);
         }
     }
 
@@ -179,29 +216,35 @@ impl Machine {
         let mut access = CpuAccess::new(range, write);
         let mut waits = 0;
         loop {
-            let progress = self.driver.cpu_access(&mut access, Time::ZERO, &mut self.device);
+            self.tick();
+            let progress = self.driver.cpu_access(&mut access, self.now, &mut self.device);
             self.settle();
             match progress.expect("managed") {
                 CpuProgress::Done(_) => return waits,
                 CpuProgress::Wait(..) => waits += 1,
-                CpuProgress::Throttled(_) => panic!("thrashing is off"),
+                CpuProgress::Throttled(until) => {
+                    assert!(until > self.now, "it would go on at once");
+                    self.advance_to(until);
+                }
             }
             self.complete();
         }
     }
 
     fn advise(&mut self, range: ByteRange, advice: Advice) {
+        self.tick();
         let device = &mut self.device;
         self.driver
-            .advise(range, advice, Time::ZERO, device)
+            .advise(range, advice, self.now, device)
             .expect("managed");
         self.settle();
     }
 
     fn prefetch(&mut self, range: ByteRange, to: Processor) {
+        self.tick();
         let device = &mut self.device;
         self.driver
-            .prefetch(range, to, Time::ZERO, device)
+            .prefetch(range, to, self.now, device)
             .expect("managed");
         self.settle();
     }
@@ -284,7 +327,7 @@ fn a_write_ends_copies_that_the_gpu_does_not_map() {
 
 #[test]
 fn copies_are_not_written_back_by_an_eviction() {
-    let mut m = Machine::new(DriverParams::default(), 1, 2);
+    let mut m = Machine::new(still(), 1, 2);
     m.advise(range(0, 512), Advice::ReadMostly(true));
     m.cpu(range(0, 1024), true);
     m.gpu(&[(0, Read)]);
@@ -323,7 +366,7 @@ fn accessed_by_maps_at_once_and_after_each_move() {
 
 #[test]
 fn discarded_pages_are_evicted_first_and_for_free() {
-    let mut m = Machine::new(DriverParams::default(), 2, 3);
+    let mut m = Machine::new(still(), 2, 3);
     m.prefetch(range(0, 1024), Processor::Gpu);
     m.driver
         .discard(range(512, 512), false, Time::ZERO, &mut m.device)
@@ -345,7 +388,7 @@ fn discarded_pages_are_evicted_first_and_for_free() {
 fn host_memory_runs_out() {
     let params = DriverParams {
         host_memory: Some(BLOCK_BYTES),
-        ..DriverParams::default()
+        ..still()
     };
     let mut m = Machine::new(params, 2, 4);
     m.cpu(range(0, 512), true);
@@ -391,13 +434,15 @@ enum Call {
     Prefetch(u64, u64, bool),
     Advise(u64, u64, Advice),
     Discard(u64, u64, bool),
+    Wait(Time),
 }
 
-fn calls() -> impl Strategy<Value = Call> {
+/// Calls on the first pages, and a bit beyond.
+fn calls(pages: u64) -> impl Strategy<Value = Call> {
     let place = || prop::sample::select(vec![Processor::Cpu, Processor::Gpu]);
-    let piece = || (0u64..3000, 1u64..1000);
+    let piece = || (0..pages * 3 / 4, 1..pages / 4);
     prop_oneof![
-        prop::collection::vec((0u64..4000, any::<bool>()), 1..20).prop_map(Call::Gpu),
+        prop::collection::vec((0..pages, any::<bool>()), 1..20).prop_map(Call::Gpu),
         (piece(), any::<bool>()).prop_map(|((a, n), w)| Call::Cpu(a, n, w)),
         (piece(), any::<bool>()).prop_map(|((a, n), w)| Call::Prefetch(a, n, w)),
         (piece(), any::<bool>()).prop_map(|((a, n), w)| Call::Discard(a, n, w)),
@@ -412,29 +457,62 @@ fn calls() -> impl Strategy<Value = Call> {
     ]
 }
 
+/// Mostly touches of two pages by both processors, so that they thrash.
+fn contention() -> impl Strategy<Value = Call> {
+    prop_oneof![
+        20 => (0u64..2, any::<bool>()).prop_map(|touch| Call::Gpu(vec![touch])),
+        20 => (0u64..2, any::<bool>()).prop_map(|(page, write)| Call::Cpu(page, 1, write)),
+        1 => calls(40),
+        1 => (1u64..200_000).prop_map(|us| Call::Wait(Time::from_us(us))),
+    ]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: std::env::var("PROPTEST_CASES").map_or(100, |n| n.parse().expect("a number")), ..ProptestConfig::default() })]
     /// Whatever the program does, every access is served in the end and every invariant holds.
     #[test]
-    fn any_order_of_calls(calls in prop::collection::vec(calls(), 1..25), chunks in 8u64..10) {
-        let mut m = Machine::new(DriverParams::default(), chunks, 12);
-        for call in calls {
-            match call {
-                Call::Gpu(list) => {
-                    let list: Vec<_> = list.iter().map(|(p, w)| (*p, if *w { Write } else { Read })).collect();
-                    m.gpu(&list);
-                }
-                Call::Cpu(a, n, write) => { m.cpu(range(a, n), write); }
-                Call::Prefetch(a, n, gpu) => {
-                    m.prefetch(range(a, n), if gpu { Processor::Gpu } else { Processor::Cpu });
-                }
-                Call::Advise(a, n, advice) => m.advise(range(a, n), advice),
-                Call::Discard(a, n, unmap) => {
-                    m.driver.discard(range(a, n), unmap, Time::ZERO, &mut m.device).expect("managed");
-                    m.settle();
-                }
-            }
-        }
+    fn any_order_of_calls(calls in prop::collection::vec(calls(4000), 1..25), chunks in 8u64..10, step in 1u64..400) {
+        let m = carry_out(calls, chunks, Time::from_us(step));
         prop_assert!(m.driver.chunks_in_use() <= chunks);
     }
+
+    /// The same where CPU and GPU meet on every page: throttling, pins.
+    #[test]
+    fn any_order_of_touches_of_few_pages(calls in prop::collection::vec(contention(), 1..300), step in 1u64..100) {
+        let m = carry_out(calls, 8, Time::from_us(step));
+        let seen = m.driver.stats().thrashing;
+        prop_assert!(seen.unpins <= seen.pins_cpu + seen.pins_gpu);
+        prop_assert!(seen.detections > 0 || seen.pins_cpu == 0);
+    }
+}
+
+fn carry_out(calls: Vec<Call>, chunks: u64, step: Time) -> Machine {
+    let mut m = Machine::new(DriverParams::default(), chunks, 12);
+    m.step = step;
+    for call in calls {
+        match call {
+            Call::Gpu(list) => {
+                let list: Vec<_> = list
+                    .iter()
+                    .map(|(p, w)| (*p, if *w { Write } else { Read }))
+                    .collect();
+                m.gpu(&list);
+            }
+            Call::Cpu(a, n, write) => {
+                m.cpu(range(a, n), write);
+            }
+            Call::Prefetch(a, n, gpu) => {
+                m.prefetch(range(a, n), if gpu { Processor::Gpu } else { Processor::Cpu });
+            }
+            Call::Advise(a, n, advice) => m.advise(range(a, n), advice),
+            Call::Wait(time) => m.advance_to(m.now + time),
+            Call::Discard(a, n, unmap) => {
+                m.driver
+                    .discard(range(a, n), unmap, m.now, &mut m.device)
+                    .expect("managed");
+                m.settle();
+            }
+        }
+    }
+    m
 }
