@@ -644,7 +644,7 @@ impl<P: AccessPattern> Gpu<P> {
         awakened.clear();
         let new = table.take_new().filter(|_| params.exactness == Exactness::Fast);
         for utlb in utlbs.iter_mut() {
-            if new.as_ref().is_some_and(|blocks| !utlb.waits_for(blocks)) {
+            if new.as_ref().is_some_and(|new| !utlb.waits_for(new)) {
                 utlb.replay_in_vain();
                 continue;
             }

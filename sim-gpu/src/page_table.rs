@@ -25,7 +25,7 @@ pub struct PageTable {
 /// Where PTEs have become valid since the last replay.
 #[derive(Clone, Debug, Default)]
 struct NewPtes {
-    blocks: Vec<VaBlock>,
+    blocks: Vec<(VaBlock, PageMask)>,
     /// There were too many blocks to keep.
     anywhere: bool,
 }
@@ -34,15 +34,18 @@ impl NewPtes {
     /// More blocks than a batch of 256 faults usually has.
     const MOST: usize = 64;
 
-    fn insert(&mut self, block: VaBlock) {
-        if self.anywhere || self.blocks.contains(&block) {
+    fn insert(&mut self, block: VaBlock, pages: PageMask) {
+        if self.anywhere {
             return;
         }
-        if self.blocks.len() == NewPtes::MOST {
+        // The newest is the likeliest to grow.
+        if let Some((_, known)) = self.blocks.iter_mut().rev().find(|(other, _)| *other == block) {
+            *known |= pages;
+        } else if self.blocks.len() == NewPtes::MOST {
             self.anywhere = true;
             self.blocks.clear();
         } else {
-            self.blocks.push(block);
+            self.blocks.push((block, pages));
         }
     }
 }
@@ -106,16 +109,16 @@ impl PageTable {
         })
     }
 
-    /// The blocks with PTEs that have become valid since this was last called, in no order; `None` if
-    /// they are too many to name.
-    pub fn take_new(&mut self) -> Option<Vec<VaBlock>> {
+    /// The PTEs that have become valid since this was last called, by block, in no order; `None` if
+    /// the blocks are too many to name.
+    pub fn take_new(&mut self) -> Option<Vec<(VaBlock, PageMask)>> {
         let new = std::mem::take(&mut self.new);
         (!new.anywhere).then_some(new.blocks)
     }
 
     /// Makes the PTEs of shared pages valid.
     pub fn map_shared(&mut self, block: VaBlock, pages: PageMask, sharing: Sharing) {
-        self.new.insert(block);
+        self.new.insert(block, pages);
         let shared = self.shared.entry(block).or_default();
         match sharing {
             Sharing::Remote => shared.remote |= pages,
@@ -135,7 +138,7 @@ impl PageTable {
 
     /// Makes the PTEs of `pages` valid.
     pub fn map(&mut self, block: VaBlock, pages: PageMask) {
-        self.new.insert(block);
+        self.new.insert(block, pages);
         self.forget_shared(block, &pages);
         let slot = self.grow_to(block);
         let before = self.blocks[slot];

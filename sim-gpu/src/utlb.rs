@@ -7,13 +7,13 @@
 //!
 //! Most of what is parked is there again after a replay. Two shortcuts keep that cheap: entries that
 //! nobody will read are counted and not gone through ([`Utlb::skip`]), and a replay passes over a uTLB
-//! none of whose VA blocks has new PTEs ([`Utlb::waits_for`]).
+//! none of whose pages has a new PTE ([`Utlb::waits_for`]).
 
 use std::collections::VecDeque;
 
 use sim_core::Time;
 use sim_core::access::AccessKind;
-use sim_core::pages::{Page, VaBlock};
+use sim_core::pages::{Page, PageMask, VaBlock};
 
 /// Names the resident block (of a kernel) that waits for an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,26 +42,36 @@ pub struct ParkedAccess {
     pub missed: Time,
 }
 
-/// VA blocks of parked accesses, folded into 4,096 bits: exact as long as they lie within 8 GiB.
+/// What is waited for, in two folds: VA blocks into 4,096 bits, exact as long as they lie within
+/// 8 GiB; pages into as many, exact within 16 MiB.
 #[derive(Clone, Debug)]
-struct BlockFilter([u64; 64]);
+struct Filter {
+    blocks: [u64; 64],
+    pages: [PageMask; 8],
+}
 
-impl BlockFilter {
-    const EMPTY: BlockFilter = BlockFilter([0; 64]);
+impl Filter {
+    const EMPTY: Filter = Filter {
+        blocks: [0; 64],
+        pages: [PageMask::EMPTY; 8],
+    };
 
-    fn insert(&mut self, block: VaBlock) {
-        self.0[(block.0 / 64 % 64) as usize] |= 1 << (block.0 % 64);
+    fn insert(&mut self, page: Page) {
+        let block = page.block();
+        self.blocks[(block.0 / 64 % 64) as usize] |= 1 << (block.0 % 64);
+        self.pages[(block.0 % 8) as usize].insert(page.index());
     }
 
-    /// Never false for a block that was inserted.
-    fn may_contain(&self, block: VaBlock) -> bool {
-        self.0[(block.0 / 64 % 64) as usize] >> (block.0 % 64) & 1 == 1
+    /// Never false for pages of which one was inserted.
+    fn may_contain(&self, block: VaBlock, pages: &PageMask) -> bool {
+        self.blocks[(block.0 / 64 % 64) as usize] >> (block.0 % 64) & 1 == 1
+            && self.pages[(block.0 % 8) as usize].intersects(pages)
     }
 }
 
-impl Default for BlockFilter {
+impl Default for Filter {
     fn default() -> Self {
-        BlockFilter::EMPTY
+        Filter::EMPTY
     }
 }
 
@@ -81,7 +91,7 @@ pub struct Utlb {
     within: u32,
     skipped: u32,
     /// Of the parked accesses; perhaps of some that have hit, too.
-    blocks: BlockFilter,
+    awaited: Filter,
 }
 
 impl Utlb {
@@ -126,7 +136,7 @@ impl Utlb {
             self.waiting.insert(self.waiting.len() - overtaken, access);
             return;
         }
-        self.blocks.insert(access.page.block());
+        self.awaited.insert(access.page);
         self.go_through_skipped();
         let unwritten = (self.cursor + usize::from(self.within > 0)).min(self.parked.len());
         let overtaken = self.parked[unwritten..]
@@ -187,9 +197,10 @@ impl Utlb {
         Some((access, taken))
     }
 
-    /// Can PTEs of these blocks, new since the last replay, let a parked access hit?
-    pub fn waits_for(&self, new: &[VaBlock]) -> bool {
-        new.iter().any(|block| self.blocks.may_contain(*block))
+    /// Can these PTEs, new since the last replay, let a parked access hit?
+    pub fn waits_for(&self, new: &[(VaBlock, PageMask)]) -> bool {
+        new.iter()
+            .any(|(block, pages)| self.awaited.may_contain(*block, pages))
     }
 
     /// A replay that lets none of the parked accesses hit.
@@ -203,8 +214,8 @@ impl Utlb {
     /// still miss have their entry to write again.
     pub fn replay(&mut self, hits: impl Fn(Page, AccessKind) -> bool, mut hit: impl FnMut(Waiter, u32)) {
         self.replay_in_vain();
-        self.blocks = BlockFilter::EMPTY;
-        let blocks = &mut self.blocks;
+        self.awaited = Filter::EMPTY;
+        let awaited = &mut self.awaited;
         let mut left = 0;
         self.parked.retain(|access| {
             let mapped = hits(access.page, access.kind);
@@ -212,7 +223,7 @@ impl Utlb {
                 hit(access.waiter, access.warps);
             } else {
                 left += access.warps;
-                blocks.insert(access.page.block());
+                awaited.insert(access.page);
             }
             !mapped
         });
@@ -227,7 +238,7 @@ impl Utlb {
             }
             let taken = access.warps.min(self.limit - self.parked_warps);
             self.parked_warps += taken;
-            self.blocks.insert(access.page.block());
+            self.awaited.insert(access.page);
             access.warps -= taken;
             match self.parked.last_mut() {
                 Some(last)
