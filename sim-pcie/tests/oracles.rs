@@ -61,7 +61,11 @@ fn a_wrong_example_is_reported_and_a_strange_one_refused() {
             "link.lanes = 12: allowed is 1, 2, 4, 8 or 16",
         ),
         ("\"gen\": 3", "\"gen\": 7", "gen = 7: allowed is 1 to 6"),
-        ("ticks", "tocks", "ex1_write[0].tocks: not a result"),
+        (
+            "ticks",
+            "tocks",
+            "ex1_write[0].tocks: not used here; results: bytes, ps",
+        ),
         ("ex1_", "ex13_", "known: ex1 to ex12"),
         ("]}", "]", "line 1 column"),
     ] {

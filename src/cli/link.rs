@@ -86,7 +86,7 @@ pub(super) fn run(args: &LinkArgs) -> Result<bool, CliError> {
             .map_err(|e| CliError::input(format!("{}: {e}", path.display())))?;
         if report.sets.is_empty() {
             return Err(CliError::input(format!(
-                "{}: no row of a PCIe copy in one direction or both",
+                "{}: no row of a copy that a link here carries",
                 path.display()
             )));
         }

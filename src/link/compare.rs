@@ -8,45 +8,19 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Read;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use sim_core::push::Direction;
-use sim_pcie::LinkConfig;
-use sim_pcie::config::{CompletionPolicy, Generation};
 
-use super::bandwidth::times;
+use super::measured::{Group, Row};
 use super::platforms::Platforms;
-use super::profile::LinkModel;
 use crate::report::table;
 
 /// Copies from this size on are large: the fixed cost no longer counts.
 pub const LARGE: u64 = 32_000_000;
-/// A fixed cost is fitted on copies up to this size, ...
-const SMALL: u64 = 1 << 20;
-/// ... of which a set must have so many.
-const LEAST_SMALL: usize = 3;
 /// Size taken where the source gives none: the asymptote.
 const NO_SIZE: u64 = 64 << 20;
 /// Longest copy taken, as the link's own limit.
 const MOST: u64 = 1 << 40;
-
-/// The columns that are used.
-#[derive(Debug, Deserialize)]
-struct Row {
-    set: String,
-    #[serde(default)]
-    source: String,
-    r#gen: String,
-    lanes: String,
-    gpu: String,
-    direction: String,
-    bytes: u64,
-    #[serde(rename = "GBps")]
-    gbps: f64,
-    #[serde(default)]
-    label: String,
-    #[serde(default)]
-    note: String,
-}
 
 const NEEDED: [&str; 7] = ["set", "gen", "lanes", "gpu", "direction", "bytes", "GBps"];
 
@@ -75,19 +49,21 @@ pub struct SetReport {
     pub set: String,
     /// Device.
     pub gpu: String,
-    /// Direction as in the table; `h2d_bidir`: while the other direction runs.
+    /// Direction as in the table; `h2d_bidir`: while the other direction runs; `bidir_sum`: both added.
     pub direction: String,
+    /// Are both directions busy?
+    pub both: bool,
     /// Generation and lanes that were taken.
     pub link: String,
-    /// Payload of writes, bytes.
+    /// Payload of writes, bytes; of every packet on an NVLink.
     pub write_tlp: u32,
-    /// Share of reads cut at every boundary.
-    pub rcb_share: f64,
-    /// Fixed cost, ns.
+    /// Share of reads cut at every boundary; nothing on an NVLink.
+    pub rcb_share: Option<f64>,
+    /// Fixed cost, ns; of the slower way where both are added.
     pub fixed_ns: f64,
     /// Was it fitted on this very set?
     pub fitted_here: bool,
-    /// Was its packet size read off this very device's asymptote?
+    /// Was its packet size (or loss) read off this very device's asymptote?
     pub packets_from_here: bool,
     /// Why: sources and assumptions.
     pub why: Vec<String>,
@@ -95,6 +71,9 @@ pub struct SetReport {
     pub large: Option<f64>,
     /// The same over all sizes.
     pub all: f64,
+    /// The same over all sizes, of the link that data sheet and listing describe: largest packets, nothing
+    /// measured, no fixed cost.
+    pub sheet: f64,
     /// Every size.
     pub points: Vec<Point>,
 }
@@ -104,140 +83,32 @@ pub struct SetReport {
 pub struct Report {
     /// In order of appearance.
     pub sets: Vec<SetReport>,
-    /// Rows that no model here answers, by generation and direction.
-    pub passed_over: BTreeMap<String, usize>,
+    /// Rows that no model here answers, in order of appearance.
+    pub passed_over: Vec<PassedOver>,
 }
 
-fn median(mut values: Vec<f64>) -> Option<f64> {
+/// Rows of one set, device and direction that are not compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PassedOver {
+    /// Set in the table.
+    pub set: String,
+    /// Device.
+    pub gpu: String,
+    /// Direction as in the table.
+    pub direction: String,
+    /// How many rows.
+    pub rows: usize,
+    /// Why.
+    pub reason: String,
+}
+
+pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let n = values.len();
     if n == 0 {
         return None;
     }
     Some(f64::midpoint(values[(n - 1) / 2], values[n / 2]))
-}
-
-/// Generation from a column that may say more: `5 (link trains at Gen6)` is 5, `5 claimed, rate is Gen4` is 4.
-fn generation(text: &str) -> Option<Generation> {
-    let number = match text.split_once("rate is Gen") {
-        Some((_, rest)) => rest,
-        None => text.trim_start(),
-    };
-    let digits: String = number.chars().take_while(char::is_ascii_digit).collect();
-    digits.parse().ok().and_then(Generation::from_number)
-}
-
-/// One group of rows, and what it is modelled with.
-struct Group {
-    report: SetReport,
-    direction: Direction,
-    both: bool,
-    model: LinkModel,
-    method: String,
-}
-
-impl Group {
-    fn new(row: &Row, platforms: &Platforms) -> Option<Group> {
-        let (direction, both) = match row.direction.as_str() {
-            "h2d" => (Direction::HostToDevice, false),
-            "d2h" => (Direction::DeviceToHost, false),
-            "h2d_bidir" => (Direction::HostToDevice, true),
-            "d2h_bidir" => (Direction::DeviceToHost, true),
-            _ => return None,
-        };
-        let generation = generation(&row.r#gen)?;
-        let lanes = row.lanes.trim().trim_start_matches(['x', 'X']).parse().ok()?;
-        let device = platforms.device(&row.gpu)?;
-        let host = platforms.host(&row.gpu, &row.note, generation.number())?;
-        let config = LinkConfig {
-            generation,
-            lanes,
-            write_tlp: device.write_tlp,
-            completions: CompletionPolicy::mixed(host.rcb_share),
-            ..LinkConfig::default()
-        };
-        config.validate().ok()?;
-        let reads = direction == Direction::HostToDevice;
-        let mut why = vec![format!("MPS {}, MRRS {}: default", config.mps, config.mrrs)];
-        let (from, source) = if reads {
-            (&host.from, format!("completions: {}", host.source))
-        } else {
-            (&device.from, format!("writes: {}", device.source))
-        };
-        why.push(source);
-        let packets_from_here = from
-            .as_ref()
-            .is_some_and(|from| from.split(", ").any(|name| row.gpu.starts_with(name)));
-        if packets_from_here {
-            why.push("packet size was read off this device's own asymptote".into());
-        }
-        if row.r#gen.trim().parse::<u64>().is_err() {
-            why.push(format!("generation {} of {:?}", generation.number(), row.r#gen));
-        }
-        if row.label == "secondary" || row.note.contains("assumed") {
-            why.push(format!("doubtful in the table itself: {}", row.note));
-        }
-        let method = match platforms.method(&row.note, &row.source) {
-            Some(name) => name.to_string(),
-            None => format!("of {}", row.gpu),
-        };
-        Some(Group {
-            report: SetReport {
-                set: row.set.clone(),
-                gpu: row.gpu.clone(),
-                direction: row.direction.clone(),
-                link: format!("Gen{} x{lanes}", generation.number()),
-                write_tlp: device.write_tlp,
-                rcb_share: host.rcb_share,
-                fixed_ns: 0.0,
-                fitted_here: false,
-                packets_from_here,
-                why,
-                large: None,
-                all: 0.0,
-                points: Vec::new(),
-            },
-            direction,
-            both,
-            model: LinkModel::Pcie(Box::new(config)),
-            method,
-        })
-    }
-
-    /// Time on the link alone of each point, ns.
-    fn link_times(&self) -> Result<Vec<f64>, String> {
-        let other = match self.direction {
-            Direction::HostToDevice => Direction::DeviceToHost,
-            Direction::DeviceToHost => Direction::HostToDevice,
-        };
-        let directions = [self.direction, other];
-        let directions = if self.both {
-            &directions[..]
-        } else {
-            &directions[..1]
-        };
-        let points = self.report.points.iter();
-        points
-            .map(|p| times(&self.model, p.bytes, directions).map(|t| t[0]))
-            .collect::<Result<_, _>>()
-            .map_err(|e| e.to_string())
-    }
-
-    /// The fixed cost that small copies of this set imply, if it has enough of them.
-    fn fit(&self, link: &[f64]) -> Option<f64> {
-        let rest: Vec<f64> = self
-            .report
-            .points
-            .iter()
-            .zip(link)
-            .filter(|(p, _)| p.bytes <= SMALL && !self.both)
-            .map(|(p, on_link)| (p.bytes as f64 / p.measured - on_link).max(0.0))
-            .collect();
-        if rest.len() < LEAST_SMALL {
-            return None;
-        }
-        median(rest)
-    }
 }
 
 /// Compares a table with the columns `set`, `gen`, `lanes`, `gpu`, `direction`, `bytes`, `GBps` (and, where it
@@ -267,20 +138,18 @@ pub fn compare(reader: impl Read, platforms: &Platforms) -> Result<Report, Strin
         if !(row.gbps.is_finite() && row.gbps > 0.0) {
             return Err(format!("line {line}: GBps = {}: a rate is above 0", row.gbps));
         }
-        let at = groups.iter().position(|g| {
-            g.report.set == row.set && g.report.gpu == row.gpu && g.report.direction == row.direction
-        });
-        let at = match (at, Group::new(&row, platforms)) {
-            (Some(at), _) => at,
-            (None, Some(group)) => {
-                groups.push(group);
-                groups.len() - 1
-            }
-            (None, None) => {
-                let what = format!("{} x{} {}", row.r#gen, row.lanes, row.direction);
-                *report.passed_over.entry(what).or_default() += 1;
-                continue;
-            }
+        let at = match groups.iter().position(|group| group.has(&row)) {
+            Some(at) => at,
+            None => match Group::new(&row, platforms) {
+                Ok(group) => {
+                    groups.push(group);
+                    groups.len() - 1
+                }
+                Err(reason) => {
+                    report.pass_over(row, reason);
+                    continue;
+                }
+            },
         };
         if row.bytes == 0 {
             groups[at].report.why.push("size not stated: 64 MiB taken".into());
@@ -295,40 +164,44 @@ pub fn compare(reader: impl Read, platforms: &Platforms) -> Result<Report, Strin
             model: 0.0,
         });
     }
-    let link: Vec<Vec<f64>> = groups.iter().map(Group::link_times).collect::<Result<_, _>>()?;
+    let link = groups
+        .iter()
+        .map(Group::link_times)
+        .collect::<Result<Vec<_>, _>>()?;
     // The first set of a method that can be fitted gives the fixed cost of all of them.
     let mut fixed: BTreeMap<(String, bool), (usize, f64)> = BTreeMap::new();
     for (at, (group, link)) in groups.iter().zip(&link).enumerate() {
         if let Some(cost) = group.fit(link) {
-            let key = (group.method.clone(), group.direction == Direction::HostToDevice);
+            let key = (
+                group.method.clone(),
+                group.directions[0] == Direction::HostToDevice,
+            );
             fixed.entry(key).or_insert((at, cost));
         }
     }
     let from: Vec<String> = groups.iter().map(|g| g.report.set.clone()).collect();
     for (at, (mut group, link)) in groups.into_iter().zip(&link).enumerate() {
-        let reads = group.direction == Direction::HostToDevice;
+        let sheet = group.sheet_errors()?;
         let out = &mut group.report;
-        let (cost, why) = match fixed.get(&(group.method.clone(), reads)) {
-            Some(&(fitted, cost)) => {
-                out.fitted_here = fitted == at;
-                (
-                    cost,
-                    format!("fixed cost: {}, fitted on {}", group.method, from[fitted]),
-                )
-            }
-            None if reads => (
-                platforms.fixed.h2d_ns,
-                "fixed cost: default, nothing to fit".into(),
-            ),
-            None => (
-                platforms.fixed.d2h_ns,
-                "fixed cost: default, nothing to fit".into(),
-            ),
-        };
-        out.fixed_ns = cost;
-        out.why.push(why);
+        let mut costs = Vec::new();
+        for &direction in &group.directions[..group.shown] {
+            let reads = direction == Direction::HostToDevice;
+            let (cost, why) = if let Some(&(fitted, cost)) = fixed.get(&(group.method.clone(), reads)) {
+                out.fitted_here |= fitted == at;
+                let why = format!("fixed cost: {}, fitted on {}", group.method, from[fitted]);
+                (cost, why)
+            } else {
+                let fallback = &platforms.fixed;
+                let cost = if reads { fallback.h2d_ns } else { fallback.d2h_ns };
+                (cost, "fixed cost: default, nothing to fit".into())
+            };
+            costs.push(cost);
+            out.why.push(why);
+        }
+        out.fixed_ns = costs.iter().copied().fold(0.0, f64::max);
         for (point, on_link) in out.points.iter_mut().zip(link) {
-            point.model = point.bytes as f64 / (on_link + cost);
+            let rates = on_link.iter().zip(&costs).map(|(t, cost)| 1.0 / (t + cost));
+            point.model = point.bytes as f64 * rates.sum::<f64>();
         }
         let errors = |least| {
             let points = out.points.iter().filter(|p| p.bytes >= least);
@@ -336,9 +209,28 @@ pub fn compare(reader: impl Read, platforms: &Platforms) -> Result<Report, Strin
         };
         out.large = errors(LARGE);
         out.all = errors(0).unwrap_or(0.0);
+        out.sheet = median(sheet).unwrap_or(0.0);
         report.sets.push(group.report);
     }
     Ok(report)
+}
+
+impl Report {
+    fn pass_over(&mut self, row: Row, reason: String) {
+        let same = |p: &&mut PassedOver| {
+            p.set == row.set && p.gpu == row.gpu && p.direction == row.direction && p.reason == reason
+        };
+        match self.passed_over.iter_mut().find(same) {
+            Some(known) => known.rows += 1,
+            None => self.passed_over.push(PassedOver {
+                set: row.set,
+                gpu: row.gpu,
+                direction: row.direction,
+                rows: 1,
+                reason,
+            }),
+        }
+    }
 }
 
 fn percent(share: f64) -> String {
@@ -358,6 +250,7 @@ pub fn terminal(report: &Report) -> String {
         "n",
         "large",
         "all",
+        "sheet",
         "worst",
     ]);
     for s in &report.sets {
@@ -371,7 +264,7 @@ pub fn terminal(report: &Report) -> String {
             s.direction.clone(),
             s.link.clone(),
             format!("{} B", s.write_tlp),
-            percent(s.rcb_share),
+            s.rcb_share.map_or("-".into(), percent),
             format!(
                 "{}{}",
                 table::time(s.fixed_ns),
@@ -380,68 +273,82 @@ pub fn terminal(report: &Report) -> String {
             s.points.len().to_string(),
             s.large.map_or("-".into(), percent),
             percent(s.all),
+            percent(s.sheet),
             worst.map_or("-".into(), |w| {
                 format!("{:+.1} % at {}", w.error() * 100.0, table::bytes(w.bytes))
             }),
         ]);
     }
-    let mut out =
-        format!("{t}\n* fixed cost fitted on this set; large: median absolute error from 32 MB on\n");
+    let mut out = format!(
+        "{t}\n* fixed cost fitted on this set; large: median absolute error from 32 MB on; sheet: largest packets, nothing measured, no fixed cost\n"
+    );
     for s in &report.sets {
         let mut why = s.why.clone();
         why.dedup();
         let _ = writeln!(out, "{} {} {}: {}", s.set, s.gpu, s.direction, why.join("; "));
     }
-    let over = |keep: &dyn Fn(&SetReport) -> bool, error: &dyn Fn(&SetReport) -> Option<f64>| {
-        let sets = report
-            .sets
-            .iter()
-            .filter(|s| !s.direction.ends_with("_bidir") && keep(s));
-        let errors: Vec<f64> = sets.filter_map(error).collect();
-        (errors.len(), median(errors))
-    };
-    let (large, all) = (|s: &SetReport| s.large, |s: &SetReport| Some(s.all));
-    for (what, (n, value)) in [
-        ("large copies", over(&|_| true, &large)),
-        (
-            "large copies, packet size not read off the same device",
-            over(&|s| !s.packets_from_here, &large),
-        ),
-        ("all sizes", over(&|_| true, &all)),
-        (
-            "all sizes, nothing fitted on the set or device",
-            over(&|s| !s.packets_from_here && !s.fitted_here, &all),
-        ),
-    ] {
-        if let Some(value) = value {
-            let _ = writeln!(
-                out,
-                "one direction, {what}: median {} of {n} sets",
-                percent(value)
-            );
-        }
-    }
-    for (what, rows) in &report.passed_over {
-        let _ = writeln!(out, "passed over: {rows} rows of {what}");
+    let large = |s: &SetReport| s.large;
+    let all = |s: &SetReport| Some(s.all);
+    let sheet = |s: &SetReport| Some(s.sheet);
+    let pcie = |s: &SetReport| s.rcb_share.is_some();
+    let one = |s: &SetReport| pcie(s) && !s.both;
+    let two = |s: &SetReport| pcie(s) && s.both;
+    let nvlink = |s: &SetReport| !pcie(s);
+    let mut over =
+        |what: &str, keep: &dyn Fn(&SetReport) -> bool, error: &dyn Fn(&SetReport) -> Option<f64>| {
+            let sets = report.sets.iter().filter(|s| keep(s));
+            let errors: Vec<f64> = sets.filter_map(error).collect();
+            let n = errors.len();
+            if let Some(value) = median(errors) {
+                let _ = writeln!(out, "{what}: median {} of {n} sets", percent(value));
+            }
+        };
+    let from_another = |s: &SetReport| !s.packets_from_here;
+    over("one direction, large copies", &one, &large);
+    over(
+        "one direction, large copies, packet size not read off the same device",
+        &|s| one(s) && from_another(s),
+        &large,
+    );
+    over("one direction, all sizes", &one, &all);
+    over(
+        "one direction, all sizes, nothing fitted on the set or device",
+        &|s| one(s) && from_another(s) && !s.fitted_here,
+        &all,
+    );
+    over("one direction, all sizes, data sheet only", &one, &sheet);
+    over("both directions at once", &two, &all);
+    over("both directions at once, data sheet only", &two, &sheet);
+    over("NVLink and C2C", &nvlink, &all);
+    over(
+        "NVLink and C2C, nothing fitted on the set or device",
+        &|s| nvlink(s) && from_another(s) && !s.fitted_here,
+        &all,
+    );
+    over("NVLink and C2C, data sheet only", &nvlink, &sheet);
+    for p in &report.passed_over {
+        let _ = writeln!(
+            out,
+            "passed over: {} {} {}, {} rows: {}",
+            p.set, p.gpu, p.direction, p.rows, p.reason
+        );
     }
     out
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::bandwidth::times;
+    use super::super::profile::LinkModel;
     use super::*;
+    use sim_pcie::LinkConfig;
+    use sim_pcie::config::Generation;
+    use sim_pcie::nvlink::{self, NvLink};
 
     const HEAD: &str = "set,gen,lanes,gpu,direction,bytes,GBps\n";
 
     fn on(text: &str) -> Result<Report, String> {
         compare(text.as_bytes(), &Platforms::embedded().unwrap())
-    }
-
-    #[test]
-    fn generations_of_wordy_columns() {
-        assert_eq!(generation("5 (link trains at Gen6)"), Some(Generation::Gen5));
-        assert_eq!(generation("5 claimed, rate is Gen4"), Some(Generation::Gen4));
-        assert_eq!(generation("NVLink3"), None);
     }
 
     #[test]
@@ -485,7 +392,80 @@ mod tests {
                 .unwrap_err()
                 .contains("line 2")
         );
-        let other = on(&format!("{HEAD}A,C2C,-,x,h2d,9,1\n")).unwrap();
-        assert_eq!((other.sets.len(), other.passed_over.len()), (0, 1));
+    }
+
+    #[test]
+    fn both_ways_added_are_the_two_rates() {
+        let config = LinkConfig {
+            generation: Generation::Gen4,
+            write_tlp: 128,
+            ..LinkConfig::default()
+        };
+        let text = |way: &str| format!("A,4,16,Strange,{way},1000000,1\n");
+        let report =
+            on(&[HEAD, &text("h2d_bidir"), &text("d2h_bidir"), &text("bidir_sum")].concat()).unwrap();
+        let model: Vec<f64> = report.sets.iter().map(|s| s.points[0].model).collect();
+        assert!((model[0] + model[1] - model[2]).abs() < 1e-9, "{model:?}");
+        let wire = config.generation.number();
+        assert!(
+            report
+                .sets
+                .iter()
+                .all(|s| s.both && s.link == format!("Gen{wire} x16"))
+        );
+    }
+
+    #[test]
+    fn nvlinks_are_known_by_kind_and_links() {
+        let text = "A,NVLink4,18,H100 SXM,p2p_write,67108864,380\n\
+                    B,NVLink3,4,RTX A6000 pair,p2p_duplex,67108864,52\n\
+                    C,C2C,-,GH200 480GB,h2d,67108864,370\n\
+                    C,C2C,-,GH200 480GB,h2d_bidir,67108864,177\n";
+        let report = on(&format!("{HEAD}{text}")).unwrap();
+        let link = |generation, links| NvLink::new(generation, links);
+        let slow = NvLink {
+            rate: 14_062_500_000,
+            ..link(nvlink::Generation::NvLink3, 4)
+        };
+        let write = [Direction::DeviceToHost];
+        let both = [Direction::HostToDevice, Direction::DeviceToHost];
+        let cases = [
+            (link(nvlink::Generation::NvLink4, 18), &write[..], 1700.0),
+            (slow, &write, 1700.0),
+            (link(nvlink::Generation::C2c, 1), &both[..1], 2600.0),
+            (link(nvlink::Generation::C2c, 1), &both, 2600.0),
+        ];
+        for (set, (link, directions, fixed)) in report.sets.iter().zip(cases) {
+            let bytes = 64 << 20;
+            let on_link = times(&LinkModel::NvLink(link), bytes, directions).unwrap()[0];
+            let model = bytes as f64 / (on_link + fixed);
+            assert!((set.points[0].model / model - 1.0).abs() < 1e-12, "{}", set.set);
+        }
+        assert_eq!(report.sets.len(), 4);
+        let sheet = report.sets[2].sheet;
+        assert!(
+            (sheet - (450.0 * 16.0 / 17.0 / 370.0 - 1.0)).abs() < 0.01,
+            "{sheet}"
+        );
+    }
+
+    #[test]
+    fn rows_passed_over_have_a_reason() {
+        for (row, said) in [
+            ("A,5,16,x,h2d_sm,9,1", "kernel"),
+            ("A,3,16,x,cpu_wc_write,9,1", "CPU"),
+            ("A,5,16,x,d2h_all8,9,1", "several"),
+            ("A,5,16,x,sideways,9,1", "known: h2d"),
+            ("A,7,16,x,h2d,9,1", "generation \"7\""),
+            ("A,5,3,x,h2d,9,1", "link.lanes = 3"),
+            ("A,NVLink9,4,x,h2d,9,1", "NVLink2"),
+            ("A,NVLink4,many,x,h2d,9,1", "lanes \"many\""),
+        ] {
+            let report = on(&format!("{HEAD}{row}\n{row}\n")).unwrap();
+            assert_eq!((report.sets.len(), report.passed_over.len()), (0, 1), "{row}");
+            let over = &report.passed_over[0];
+            assert!(over.rows == 2 && over.reason.contains(said), "{over:?}");
+            assert!(row.ends_with(&format!("{},9,1", over.direction)));
+        }
     }
 }

@@ -32,6 +32,18 @@ pub struct HostEntry {
     pub from: Option<String>,
 }
 
+/// `NVLink`s whose rate is not that of their generation.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NvLinkEntry {
+    /// Texts that name the device.
+    pub r#match: Vec<String>,
+    /// Bytes per second of one link, per direction.
+    pub link_rate: u64,
+    /// Where it comes from.
+    pub source: String,
+}
+
 /// How a tool times its copies.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -60,6 +72,8 @@ pub struct Platforms {
     pub device: Vec<DeviceEntry>,
     /// Hosts, most specific first.
     pub host: Vec<HostEntry>,
+    /// `NVLink`s of other rates.
+    pub nvlink: Vec<NvLinkEntry>,
     /// Methods of measuring.
     pub method: Vec<MethodEntry>,
     /// The fallback.
@@ -93,6 +107,11 @@ impl Platforms {
             entry.generation.is_none_or(|only| only == generation)
                 && (entry.r#match.is_empty() || named(&entry.r#match, &row))
         })
+    }
+
+    /// The entry of a device called `gpu`, if its NVLink has a rate of its own.
+    pub fn nvlink(&self, gpu: &str) -> Option<&NvLinkEntry> {
+        self.nvlink.iter().find(|entry| named(&entry.r#match, gpu))
     }
 
     /// The method that `note` or `source` names.
