@@ -115,6 +115,8 @@ fn bad_input_names_the_key_and_ends_with_2() {
             "generations 1 to 5",
         ),
         (&["--trace", "--set", "link.posted_data=2"], "link.posted_data"),
+        (&["nvlink4-h100", "--latency"], "a PCIe profile"),
+        (&["--latency", "--trace"], "--trace"),
         (&["--compare", "wrong.csv"], "\"set\""),
         (&["--compare", "none.csv"], "none.csv"),
     ] {
@@ -266,6 +268,71 @@ fn a_trace_obeys_the_protocol() {
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     assert_eq!(objects, rows);
+}
+
+/// One read at a time takes its way over an idle link; replays make the tail of the writes.
+#[test]
+fn latencies_are_those_of_the_packets() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| -> serde_json::Value {
+        let output = link(
+            dir.path(),
+            &[&["pcie3-x16", "--latency", "--json"], arguments].concat(),
+        );
+        assert!(output.status.success(), "{arguments:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let LinkModel::Pcie(config) = LinkModel::load("pcie3-x16", &[]).unwrap() else {
+        unreachable!()
+    };
+    let one_way = config.one_way.as_ns_f64();
+    // 16 lanes send 16 bytes in a symbol of 65/64 ns. The completion waits for a symbol to start.
+    let wire = |bytes: f64| bytes / 16.0 * 65.0 / 64.0;
+    let alone = run(&["--direction", "h2d", "--sizes", "64 B"]);
+    assert_eq!(alone[0]["count"], 1);
+    let least = wire(24.0) + one_way + config.host_read.as_ns_f64() + wire(84.0) + one_way;
+    let took = alone[0]["max_ns"].as_f64().unwrap();
+    assert!(
+        took > 0.999 * least && took < 1.001 * least + wire(16.0),
+        "{took} {least}"
+    );
+
+    // A tag: one read at a time, each as long as the first, of 512 bytes.
+    let in_turn = run(&["--direction", "h2d", "--sizes", "64KiB", "--set", "link.tags=1"]);
+    assert_eq!(in_turn[0]["count"], (64 << 10) / config.mrrs);
+    let crowd = run(&["--direction", "h2d", "--sizes", "64KiB"]);
+    assert!(in_turn[0]["max_ns"].as_f64().unwrap() < 0.7 * crowd[0]["max_ns"].as_f64().unwrap());
+
+    let write = wire(152.0) + one_way;
+    let good = run(&["--direction", "d2h", "--csv", "a.csv", "--plot", "a.svg"]);
+    let bad = run(&["--direction", "d2h", "--bit-errors", "1e-6"]);
+    for all in [&good, &bad] {
+        assert_eq!(
+            (&all[0]["request"], &all[0]["count"]),
+            (&"write".into(), &(8192.into()))
+        );
+        let bars = all[0]["histogram"].as_array().unwrap();
+        assert_eq!(
+            bars.iter().map(|bar| bar["count"].as_u64().unwrap()).sum::<u64>(),
+            8192
+        );
+        assert!(
+            (all[0]["p50_ns"].as_f64().unwrap() / write - 1.0).abs() < 0.002,
+            "{write} {all}"
+        );
+    }
+    // From the end of the write at the host: a NAK comes back, and the write again.
+    let again = write + wire(8.0) + one_way + write;
+    assert!(
+        good[0]["max_ns"].as_f64().unwrap() < again && bad[0]["max_ns"].as_f64().unwrap() >= 0.999 * again
+    );
+    assert!(
+        std::fs::read_to_string(dir.path().join("a.svg"))
+            .unwrap()
+            .contains("<svg")
+    );
+    let csv = std::fs::read_to_string(dir.path().join("a.csv")).unwrap();
+    assert!(csv.starts_with("request,from_ns,to_ns,count\nwrite,"));
 }
 
 /// Payloads of the engine's writes that are known of a device, smallest and largest.

@@ -8,6 +8,7 @@ use clap::Args;
 use super::{CliError, Overrides, print};
 use crate::config::document::describe_io;
 use crate::config::value::{Kind, Literal, Value};
+use crate::link::latency::{self, Latencies};
 use crate::link::packets::{self, PacketError, Scene};
 use crate::link::profile::LinkModel;
 use crate::link::trace::{Format, Tracer};
@@ -22,7 +23,8 @@ pub struct LinkArgs {
     link: String,
     #[command(flatten)]
     overrides: Overrides,
-    /// Transfer sizes, as 4KiB,64KiB; default: powers of two from 512 B to 1 GiB, with --trace 4 KiB.
+    /// Transfer sizes, as 4KiB,64KiB; default: powers of two from 512 B to 1 GiB, with --trace 4 KiB,
+    /// with --latency 1 MiB.
     #[arg(long, value_delimiter = ',', value_name = "SIZES")]
     sizes: Vec<String>,
     /// Fixed cost of every transfer beside the link, as 2.6us.
@@ -34,14 +36,17 @@ pub struct LinkArgs {
     /// Print every packet of one transfer each way, by the protocol model, with its times in ns.
     #[arg(long, conflicts_with_all = ["compare", "fixed", "plot"])]
     trace: bool,
-    /// Bit error rate of the wires, 0 to 1e-4, with --trace.
-    #[arg(long, value_name = "RATE", requires = "trace")]
+    /// Print latencies of the single reads and writes of one transfer each way, by the protocol model.
+    #[arg(long, conflicts_with_all = ["compare", "fixed", "trace"])]
+    latency: bool,
+    /// Bit error rate of the wires, 0 to 1e-4, with --trace or --latency.
+    #[arg(long, value_name = "RATE")]
     bit_errors: Option<f64>,
     /// Seed of the bit errors.
     #[arg(long, value_name = "N", default_value_t = 0, requires = "bit_errors")]
     seed: u64,
     /// Compare measured copies, a CSV table, with the link instead.
-    #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["set", "sizes", "fixed", "direction", "csv", "plot"])]
+    #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["set", "sizes", "fixed", "direction", "bit_errors", "csv", "plot"])]
     compare: Option<PathBuf>,
     /// Also write the table as CSV.
     #[arg(long, value_name = "FILE")]
@@ -99,14 +104,14 @@ impl From<PacketError> for CliError {
     }
 }
 
-/// What --trace shows of `link`, with `size` bytes unless told.
+/// What --trace and --latency look at, with `size` bytes unless told.
 fn scene(args: &LinkArgs, sizes: &[u64], size: u64) -> Result<Scene, CliError> {
     let bytes = match sizes {
         [] => size,
         [bytes] => *bytes,
         _ => {
             return Err(CliError::input(format!(
-                "--sizes {}: one size with --trace",
+                "--sizes {}: one size with --trace and --latency",
                 args.sizes.join(",")
             )));
         }
@@ -154,6 +159,26 @@ fn trace(args: &LinkArgs, link: &LinkModel, sizes: &[u64]) -> Result<bool, CliEr
     }
 }
 
+/// `--latency`: a histogram.
+fn latencies(args: &LinkArgs, link: &LinkModel, sizes: &[u64]) -> Result<bool, CliError> {
+    let config = packets::config(&args.link, link)?;
+    let mut sink = Latencies::new(config.tags)?;
+    packets::play(config, scene(args, sizes, 1 << 20)?, &mut sink)?;
+    let summaries = sink.summaries();
+    if let Some(path) = &args.plot {
+        draw(path, &latency::chart(&args.link, &summaries))?;
+    }
+    if let Some(path) = &args.csv {
+        write(path, latency::csv(&summaries).as_bytes())?;
+    }
+    print(&if args.json {
+        json(&summaries)?
+    } else {
+        latency::terminal(&summaries)
+    })?;
+    Ok(true)
+}
+
 /// Prints what a link carries, or how it compares with measurements.
 pub(super) fn run(args: &LinkArgs) -> Result<bool, CliError> {
     if let Some(path) = &args.compare {
@@ -179,6 +204,14 @@ pub(super) fn run(args: &LinkArgs) -> Result<bool, CliError> {
         if let Value::Bytes(bytes) = parse("sizes", &SIZE, text)? {
             sizes.push(bytes.0);
         }
+    }
+    if args.latency {
+        return latencies(args, &link, &sizes);
+    }
+    if args.bit_errors.is_some() && !args.trace {
+        return Err(CliError::input(
+            "--bit-errors: only with --trace or --latency, which send every packet",
+        ));
     }
     if args.trace {
         return trace(args, &link, &sizes);

@@ -6,11 +6,13 @@
 //! | [`bandwidth`] | bandwidth against transfer size, each way and both at once |
 //! | [`packets`] | a transfer by the protocol model: every packet, bit errors |
 //! | [`trace`] | every packet with its times, like a protocol analyser |
+//! | [`latency`] | latencies of single requests: a histogram |
 //! | [`platforms`] | what is known of machines: packet sizes by device and host |
 //! | [`compare`] | measured copies against the link |
 
 pub mod bandwidth;
 pub mod compare;
+pub mod latency;
 pub mod packets;
 pub mod platforms;
 pub mod profile;
