@@ -103,6 +103,20 @@ fn bad_input_names_the_key_and_ends_with_2() {
         (&["--fixed", "3"], "--fixed"),
         (&["--direction", "up"], "h2d, d2h, both"),
         (&["--plot", "a.pdf", "--sizes", "4KiB"], ".svg or .png"),
+        (&["c2c-gh200", "--trace"], "a PCIe profile"),
+        (&["--trace", "--sizes", "1KiB,2KiB"], "one size"),
+        (
+            &["--trace", "--bit-errors", "0.1"],
+            "--bit-errors = 0.1: allowed is 0 to 1e-4",
+        ),
+        (&["--bit-errors", "1e-9"], "--trace"),
+        (
+            &["--trace", "--bit-errors", "1e-9", "--set", "link.generation=6"],
+            "generations 1 to 5",
+        ),
+        (&["--trace", "--set", "link.posted_data=2"], "link.posted_data"),
+        (&["nvlink4-h100", "--latency"], "a PCIe profile"),
+        (&["--latency", "--trace"], "--trace"),
         (&["--compare", "wrong.csv"], "\"set\""),
         (&["--compare", "none.csv"], "none.csv"),
     ] {
@@ -111,6 +125,214 @@ fn bad_input_names_the_key_and_ends_with_2() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
         assert!(error.contains(said), "{arguments:?}: {error}");
     }
+}
+
+/// A record of `--trace --csv`.
+#[derive(Debug, serde::Deserialize, PartialEq)]
+struct Record {
+    start_ns: f64,
+    end_ns: f64,
+    from: String,
+    packet: String,
+    sequence: Option<u16>,
+    tag: Option<u16>,
+    address: Option<u64>,
+    bytes: Option<u64>,
+    header_credits: Option<u64>,
+    data_credits: Option<u64>,
+    wire_bytes: u64,
+    purpose: Option<String>,
+    replay: bool,
+    corrupted: bool,
+}
+
+fn records(file: &Path) -> Vec<Record> {
+    let mut csv = csv::Reader::from_path(file).unwrap();
+    csv.deserialize().collect::<Result<_, _>>().unwrap()
+}
+
+/// What a protocol analyser would check: wires carry one packet at a time, data come once for each tag, credits are
+/// never overdrawn, and a corrupted packet is refused and sent again.
+#[test]
+fn a_trace_obeys_the_protocol() {
+    let dir = tempfile::tempdir().unwrap();
+    let arguments = [
+        "pcie3-x16",
+        "--trace",
+        "--sizes",
+        "64KiB",
+        "--csv",
+        "a.csv",
+        "--bit-errors",
+        "1e-5",
+        "--seed",
+        "3",
+        "--set",
+        "link.posted_headers=20",
+        "--set",
+        "link.posted_data=160",
+    ];
+    let output = link(dir.path(), &arguments);
+    assert!(output.status.success());
+    let rows = records(&dir.path().join("a.csv"));
+    let text = String::from_utf8(output.stdout).unwrap();
+    // The head, a blank line, and a line of totals for each end.
+    assert_eq!(text.lines().count(), rows.len() + 4);
+    for from in ["device", "host"] {
+        let mine = rows.iter().filter(|r| r.from == from && r.packet != "SKP");
+        let sent: Vec<_> = mine.filter(|r| r.wire_bytes > 0).collect();
+        assert!(sent.windows(2).all(|w| w[0].end_ns <= w[1].start_ns), "{from}");
+        let first: Vec<_> = sent.iter().filter(|r| r.bytes.is_some() && !r.replay).collect();
+        for (n, row) in first.iter().enumerate() {
+            assert_eq!(row.sequence, Some((n % 4096) as u16), "{row:?}");
+        }
+        assert!(text.contains(&format!(
+            "{from}: {} TLPs",
+            sent.iter().filter(|r| r.bytes.is_some()).count()
+        )));
+    }
+
+    // Reads and their data.
+    let mut open = std::collections::BTreeMap::new();
+    let (mut moved, mut written) = (0, 0);
+    for row in rows.iter().filter(|r| !r.replay) {
+        match row.packet.as_str() {
+            "MRd" => assert_eq!(
+                open.insert(row.tag.unwrap(), (row.address.unwrap(), row.bytes.unwrap())),
+                None
+            ),
+            "CplD" => {
+                let tag = row.tag.unwrap();
+                let (address, left) = open.remove(&tag).unwrap();
+                let bytes = row.bytes.unwrap();
+                assert_eq!(row.address, Some(address));
+                moved += bytes;
+                if left > bytes {
+                    open.insert(tag, (address + bytes, left - bytes));
+                }
+            }
+            "MWr" => {
+                assert_eq!(row.address, Some(written));
+                written += row.bytes.unwrap();
+            }
+            _ => {}
+        }
+    }
+    assert!(open.is_empty());
+    assert_eq!((moved, written), (64 << 10, 64 << 10));
+
+    // Credits of posted writes.
+    let (mut allowed, mut used) = ((20, 160), (0, 0));
+    for row in &rows {
+        if row.packet == "UpdateFC-P" {
+            let now = (row.header_credits.unwrap(), row.data_credits.unwrap());
+            assert!(row.from == "host" && now.0 >= allowed.0 && now.1 >= allowed.1);
+            // Each write here carries 128 bytes.
+            assert_eq!(now.1 - 160, 8 * (now.0 - 20));
+            allowed = now;
+        } else if row.packet == "MWr" && !row.replay {
+            used = (used.0 + 1, used.1 + row.bytes.unwrap() / 16);
+            assert!(used.0 <= allowed.0 && used.1 <= allowed.1, "{row:?}");
+        }
+    }
+    assert_eq!(allowed, (20 + used.0, 160 + used.1));
+
+    // Errors: each receiver refuses what is corrupted or out of order, once until the right one comes.
+    for (from, to) in [("device", "host"), ("host", "device")] {
+        let (mut expected, mut refused, mut naks) = (0, false, Vec::new());
+        for row in rows.iter().filter(|r| r.from == from && r.bytes.is_some()) {
+            let ahead = (row.sequence.unwrap() + 4096 - expected) % 4096;
+            if row.corrupted || (1..2048).contains(&ahead) {
+                if !refused {
+                    naks.push(Some((expected + 4095) % 4096));
+                }
+                refused = true;
+            } else if ahead == 0 {
+                expected = (expected + 1) % 4096;
+                refused = false;
+            }
+        }
+        let sent = rows.iter().filter(|r| r.from == to && r.packet == "NAK");
+        assert_eq!(sent.map(|r| r.sequence).collect::<Vec<_>>(), naks, "{from}");
+        assert!(!naks.is_empty(), "{from}");
+        let first = rows
+            .iter()
+            .filter(|r| r.from == from && r.bytes.is_some() && !r.replay);
+        assert_eq!(first.count(), usize::from(expected), "{from}: everything arrived");
+    }
+
+    let json = link(dir.path(), &[&arguments[..], &["--json"]].concat());
+    let objects = String::from_utf8(json.stdout).unwrap();
+    let objects: Vec<Record> = objects
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(objects, rows);
+}
+
+/// One read at a time takes its way over an idle link; replays make the tail of the writes.
+#[test]
+fn latencies_are_those_of_the_packets() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| -> serde_json::Value {
+        let output = link(
+            dir.path(),
+            &[&["pcie3-x16", "--latency", "--json"], arguments].concat(),
+        );
+        assert!(output.status.success(), "{arguments:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let LinkModel::Pcie(config) = LinkModel::load("pcie3-x16", &[]).unwrap() else {
+        unreachable!()
+    };
+    let one_way = config.one_way.as_ns_f64();
+    // 16 lanes send 16 bytes in a symbol of 65/64 ns. The completion waits for a symbol to start.
+    let wire = |bytes: f64| bytes / 16.0 * 65.0 / 64.0;
+    let alone = run(&["--direction", "h2d", "--sizes", "64 B"]);
+    assert_eq!(alone[0]["count"], 1);
+    let least = wire(24.0) + one_way + config.host_read.as_ns_f64() + wire(84.0) + one_way;
+    let took = alone[0]["max_ns"].as_f64().unwrap();
+    assert!(
+        took > 0.999 * least && took < 1.001 * least + wire(16.0),
+        "{took} {least}"
+    );
+
+    // A tag: one read at a time, each as long as the first, of 512 bytes.
+    let in_turn = run(&["--direction", "h2d", "--sizes", "64KiB", "--set", "link.tags=1"]);
+    assert_eq!(in_turn[0]["count"], (64 << 10) / config.mrrs);
+    let crowd = run(&["--direction", "h2d", "--sizes", "64KiB"]);
+    assert!(in_turn[0]["max_ns"].as_f64().unwrap() < 0.7 * crowd[0]["max_ns"].as_f64().unwrap());
+
+    let write = wire(152.0) + one_way;
+    let good = run(&["--direction", "d2h", "--csv", "a.csv", "--plot", "a.svg"]);
+    let bad = run(&["--direction", "d2h", "--bit-errors", "1e-6"]);
+    for all in [&good, &bad] {
+        assert_eq!(
+            (&all[0]["request"], &all[0]["count"]),
+            (&"write".into(), &(8192.into()))
+        );
+        let bars = all[0]["histogram"].as_array().unwrap();
+        assert_eq!(
+            bars.iter().map(|bar| bar["count"].as_u64().unwrap()).sum::<u64>(),
+            8192
+        );
+        assert!(
+            (all[0]["p50_ns"].as_f64().unwrap() / write - 1.0).abs() < 0.002,
+            "{write} {all}"
+        );
+    }
+    // From the end of the write at the host: a NAK comes back, and the write again.
+    let again = write + wire(8.0) + one_way + write;
+    assert!(
+        good[0]["max_ns"].as_f64().unwrap() < again && bad[0]["max_ns"].as_f64().unwrap() >= 0.999 * again
+    );
+    assert!(
+        std::fs::read_to_string(dir.path().join("a.svg"))
+            .unwrap()
+            .contains("<svg")
+    );
+    let csv = std::fs::read_to_string(dir.path().join("a.csv")).unwrap();
+    assert!(csv.starts_with("request,from_ns,to_ns,count\nwrite,"));
 }
 
 /// Payloads of the engine's writes that are known of a device, smallest and largest.

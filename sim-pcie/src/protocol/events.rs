@@ -5,7 +5,7 @@ use super::copy::Order;
 use super::port::{Dllp, Frame, SEQUENCES, Tlp};
 use super::run::Protocol;
 use super::sink::{Delivery, Sink, TlpInfo, TraceEntry};
-use super::source::{Answer, NO_TAG};
+use super::source::{Answer, NO_TAG, told_tag};
 use super::{Class, Purpose, Sent, Side};
 use crate::packet::{Kind, first_completion, first_request};
 use sim_core::Time;
@@ -192,6 +192,7 @@ impl<S: Sink> Protocol<S> {
                 start: Time(start),
                 end: Time(end),
                 wire_bytes: bytes,
+                corrupted: lost,
                 tlp: Self::info(&frame),
             };
             self.record(entry);
@@ -221,13 +222,12 @@ impl<S: Sink> Protocol<S> {
     fn info(frame: &Frame) -> Option<TlpInfo> {
         let Frame::Tlp(tlp) = frame else { return None };
         Some(TlpInfo {
-            tag: (tlp.tag != NO_TAG).then_some(tlp.tag),
+            tag: told_tag(tlp.tag),
             address: tlp.address,
             bytes: u64::from(tlp.payload),
             purpose: tlp.purpose,
             source: tlp.source,
             replay: tlp.attempt > 0,
-            corrupted: tlp.bad,
         })
     }
 
@@ -292,6 +292,7 @@ impl<S: Sink> Protocol<S> {
                 start: Time(time),
                 end: Time(time),
                 wire_bytes: 0,
+                corrupted: false,
                 tlp: None,
             });
         }
@@ -390,6 +391,7 @@ impl<S: Sink> Protocol<S> {
                 address: tlp.address,
                 purpose: tlp.purpose,
                 source: tlp.source,
+                tag: told_tag(tlp.tag),
             });
         }
         self.accepted(port, side, &tlp, time);

@@ -402,10 +402,8 @@ impl<S: Sink> Protocol<S> {
             counts: [state.tags[0].count(), state.tags[1].count()],
             moved,
         };
-        let freed = Side::BOTH.map(|side| {
-            let (new, was) = (state.ports[side as usize].freed, old.ports[side as usize].freed);
-            [0, 1, 2].map(|c| ((new[c].0 - was[c].0) * times, (new[c].1 - was[c].1) * times))
-        });
+        let freed =
+            freed_since(state, &old).map(|port| port.map(|(headers, data)| (headers * times, data * times)));
         shift.agenda(&mut state.agenda, &old.agenda, &freed);
         state.changed = [true; 2];
         for side in Side::BOTH {
@@ -448,7 +446,9 @@ impl<S: Sink> Protocol<S> {
             };
             moved[side][class][source] = bytes(old) - bytes(new);
         }
+        let freed = freed_since(new, old);
         for n in 1..=times {
+            let freed = freed.map(|port| port.map(|(headers, data)| (headers * n, data * n)));
             let shift = Shift {
                 ticks: period * n,
                 sequences: sequences.map(|s| (s * (n % u64::from(SEQUENCES)) % u64::from(SEQUENCES)) as u16),
@@ -458,12 +458,20 @@ impl<S: Sink> Protocol<S> {
             };
             for told in &told {
                 match told {
-                    Told::Sent(entry) => self.sink.sent(&shift.sent(entry)),
+                    Told::Sent(entry) => self.sink.sent(&shift.sent(entry, &freed)),
                     Told::Delivered(delivery) => self.sink.delivered(&shift.delivered(delivery)),
                 }
             }
         }
     }
+}
+
+/// Credits that each port has freed between two states, by class: headers and data.
+fn freed_since(new: &State, old: &State) -> [[(u64, u64); 3]; 2] {
+    [0, 1].map(|port| {
+        let (new, was) = (new.ports[port].freed, old.ports[port].freed);
+        [0, 1, 2].map(|class| (new[class].0 - was[class].0, new[class].1 - was[class].1))
+    })
 }
 
 fn lanes() -> impl Iterator<Item = (usize, usize, usize)> {
@@ -570,7 +578,7 @@ impl Shift {
         port.counters.repeat(&old.counters, times);
     }
 
-    fn sent(&self, entry: &TraceEntry) -> TraceEntry {
+    fn sent(&self, entry: &TraceEntry, freed: &[[(u64, u64); 3]; 2]) -> TraceEntry {
         let mut entry = *entry;
         let side = entry.side;
         entry.start = Time(entry.start.0 + self.ticks);
@@ -585,17 +593,23 @@ impl Shift {
                     tlp.tag = tlp.tag.map(|tag| self.tag(requester, tag));
                 }
             }
-            Sent::UpdateFc(_) | Sent::Skp | Sent::ReplayTimer | Sent::Retrain => {}
+            Sent::UpdateFc { class, headers, data } => {
+                let by = freed[side as usize][*class as usize];
+                *headers += by.0;
+                *data += by.1;
+            }
+            Sent::Skp | Sent::ReplayTimer | Sent::Retrain => {}
         }
         entry
     }
 
     fn delivered(&self, delivery: &Delivery) -> Delivery {
-        let (_, by) = self.address(delivery.side, delivery.kind, delivery.source);
+        let (requester, by) = self.address(delivery.side, delivery.kind, delivery.source);
         Delivery {
             sequence: self.sequence(delivery.side, delivery.sequence),
             time: Time(delivery.time.0 + self.ticks),
             address: delivery.address + by,
+            tag: delivery.tag.map(|tag| self.tag(requester, tag)),
             ..*delivery
         }
     }

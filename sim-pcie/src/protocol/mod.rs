@@ -119,7 +119,15 @@ pub enum Sent {
     /// The same, and asks for replay of what follows.
     Nak(u16),
     /// Credits of a class.
-    UpdateFc(Class),
+    UpdateFc {
+        /// Which.
+        class: Class,
+        /// Headers that the receiver has freed since the start. A real packet carries the low bits of these plus the
+        /// initial credits.
+        headers: u64,
+        /// Units of 16 payload bytes, likewise.
+        data: u64,
+    },
     /// An ordered set.
     Skp,
     /// Not a packet: the replay timer ran out.

@@ -158,7 +158,7 @@ impl Frame {
             },
             Frame::Dllp(Dllp::Ack(sequence)) => Sent::Ack(sequence),
             Frame::Dllp(Dllp::Nak(sequence)) => Sent::Nak(sequence),
-            Frame::Dllp(Dllp::Update(class, ..)) => Sent::UpdateFc(class),
+            Frame::Dllp(Dllp::Update(class, headers, data)) => Sent::UpdateFc { class, headers, data },
         }
     }
 }

@@ -17,6 +17,8 @@ pub struct TraceEntry {
     pub end: Time,
     /// Bytes on the wire; 0 for events, ordered sets, and data-link packets inside flits.
     pub wire_bytes: u64,
+    /// Was it corrupted on the wire, or lost?
+    pub corrupted: bool,
     /// What is said of transaction layer packets only.
     pub tlp: Option<TlpInfo>,
 }
@@ -36,8 +38,6 @@ pub struct TlpInfo {
     pub source: u8,
     /// Is it sent again?
     pub replay: bool,
-    /// Was it corrupted on the wire?
-    pub corrupted: bool,
 }
 
 /// A packet that was accepted.
@@ -59,6 +59,8 @@ pub struct Delivery {
     pub purpose: Purpose,
     /// Which requester wants it, as in [`TlpInfo::source`].
     pub source: u8,
+    /// Tag of the read that it asks for or answers.
+    pub tag: Option<u16>,
 }
 
 /// Is told what happens, in order of the start on the wire (device first at the same time) and of the

@@ -8,6 +8,12 @@ pub(super) const SOURCES: usize = 3;
 /// No tag: not a request.
 pub(super) const NO_TAG: u16 = u16::MAX;
 
+/// A tag as sinks are told it.
+#[inline]
+pub(super) fn told_tag(tag: u16) -> Option<u16> {
+    (tag != NO_TAG).then_some(tag)
+}
+
 /// Consecutive bytes to move for one purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Job {

@@ -116,6 +116,7 @@ impl<S: Sink> Protocol<S> {
                 start: Time(start),
                 end: Time(start + self.state.wires[side as usize].ticks().1),
                 wire_bytes: 0,
+                corrupted: false,
                 tlp: None,
             });
         }
