@@ -137,3 +137,33 @@ fn events_agree_with_the_summary_in_every_format() {
     let cpu = "SELECT count(*) FROM sqlite_master WHERE name = 'CUDA_UM_CPU_PAGE_FAULT_EVENTS'";
     assert_eq!(query(cpu), 0);
 }
+
+#[test]
+fn pages_that_advice_keeps_on_the_host_are_reported_as_mapped() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let program = [
+        r#"{"format":"uvmprog/1","name":"advised","iterations":1}"#,
+        r#"{"op":"alloc","t":1,"n":2097152}"#,
+        r#"{"op":"cpu","w":[[1,0,2097152]],"write":true}"#,
+        r#"{"op":"advise","w":[[1,0,1048576]],"advice":"cudaMemAdviseSetAccessedBy"}"#,
+        r#"{"op":"iter","i":0}"#,
+        r#"{"op":"kernel","name":"add","r":[[1,0,2097152]],"w":[],"rb":2097152,"wb":0}"#,
+        r#"{"op":"sync"}"#,
+    ];
+    std::fs::write(dir.join("p.uvmprog"), program.join("\n") + "\n").unwrap();
+    let config = "[workload]\nprogram = \"p.uvmprog\"\nallocator = \"per-tensor\"\niterations = 1\n";
+    std::fs::write(dir.join("a.toml"), config).unwrap();
+    run(dir, &["--out", "out", "--events"]);
+    let mapped = csv(&dir.join("out/events/map_remote.csv"));
+    assert_eq!(mapped.len(), 1, "one run of pages, at the advice: {mapped:?}");
+    let row = &mapped[0];
+    assert_eq!(row["mapRemoteCause"], "Policy");
+    assert_eq!((row["srcIndex"].as_str(), row["dstIndex"].as_str()), ("1", "0"));
+    assert_eq!(row["size"], "1048576");
+    let at = |column: &str| row[column].parse::<i64>().unwrap();
+    assert!(
+        at("timeStamp") < at("timeStampGpu"),
+        "PTEs are written after the push"
+    );
+}

@@ -1,5 +1,6 @@
 //! Pages that bounce between CPU and GPU, end to end: programs through the whole machine.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
@@ -60,6 +61,14 @@ fn pages_that_bounce_are_throttled_then_pinned_to_the_host() {
     assert!(rows(dir, "thrashing_detected") > 0);
     assert!(count(&on, "pins_cpu") > 0, "{}", on["driver"]);
     assert!(count(&on, "remote_pages") > 0, "the GPU maps pinned pages");
+    let mut mapped = 0;
+    let path = dir.join("out/events/map_remote.csv");
+    for row in csv::Reader::from_path(path).unwrap().deserialize() {
+        let row: BTreeMap<String, String> = row.unwrap();
+        assert_eq!(row["mapRemoteCause"], "Thrashing");
+        mapped += row["size"].parse::<u64>().unwrap();
+    }
+    assert_eq!(mapped, count(&on, "remote_pages") * 4096);
 
     let off = run(dir, 5000, &["--set", "driver.thrashing.enable=false"]);
     for counter in [
@@ -72,6 +81,7 @@ fn pages_that_bounce_are_throttled_then_pinned_to_the_host() {
         assert_eq!(count(&off, counter), 0, "{counter}");
     }
     assert_eq!(rows(dir, "throttling_start"), 0);
+    assert_eq!(rows(dir, "map_remote"), 0);
     assert!(
         count(&off, "cpu_migrated_pages") > count(&on, "cpu_migrated_pages"),
         "pinned pages stay"

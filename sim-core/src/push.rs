@@ -2,6 +2,7 @@
 
 use crate::Time;
 use crate::pages::{Page, PageMask, VaBlock};
+use crate::tools::MapRemoteCause;
 
 /// Which way bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,8 +58,8 @@ pub struct Ticket {
 /// How the device reaches pages that it does not own alone (uvm-driver.md 4.2, 4.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// The pages are in host memory: every access goes over the link.
-    Remote,
+    /// The pages are in host memory, for this reason: every access goes over the link.
+    Remote(MapRemoteCause),
     /// The pages are a copy of host memory: reads hit, writes fault.
     ReadOnly,
 }

@@ -6,7 +6,8 @@ use sim_core::Time;
 use sim_core::access::AccessPattern;
 use sim_core::fault::FaultEntry;
 use sim_core::pages::{PAGE_BYTES, Page, PageMask, VaBlock};
-use sim_core::push::{Cause, ChannelKind, Direction, Method, Push, Ticket};
+use sim_core::push::{Cause, ChannelKind, Direction, Method, Push, Sharing, Ticket};
+use sim_core::tools::MapRemoteCause;
 
 use crate::accounting::Accounting;
 use crate::channel::{Channels, KINDS, State, method_time};
@@ -71,6 +72,21 @@ pub struct CopyRecord {
     pub pushed: Time,
 }
 
+/// PTEs of pages in host memory that have been written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteMapping {
+    /// Why the pages are not moved.
+    pub cause: MapRemoteCause,
+    /// Their block.
+    pub block: VaBlock,
+    /// The pages.
+    pub pages: PageMask,
+    /// When the driver pushed it.
+    pub pushed: Time,
+    /// When the last PTE was valid.
+    pub end: Time,
+}
+
 /// An access of a kernel to host memory, on its way over the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteAccess {
@@ -115,6 +131,10 @@ pub trait Port {
     fn kernel_finished(&mut self, kernel: KernelId, now: Time);
     /// A copy has finished (for traces).
     fn copied(&mut self, record: CopyRecord);
+    /// Pages of host memory have been mapped (for traces).
+    fn mapped_remotely(&mut self, mapping: &RemoteMapping) {
+        let _ = mapping;
+    }
     /// A kernel has started (for traces).
     fn kernel_started(&mut self, kernel: KernelId, now: Time) {
         let _ = (kernel, now);
@@ -790,11 +810,11 @@ impl<P: AccessPattern> Gpu<P> {
     fn end_method(&mut self, kind: ChannelKind, method: usize, now: Time, port: &mut impl Port) {
         let channel = self.channels.of(kind);
         self.stats.channel_busy[kind as usize] += now - channel.began;
-        let Some(done) = channel
-            .queue
-            .front()
-            .and_then(|push| push.methods.get(method).copied())
-        else {
+        let Some(head) = channel.queue.front() else {
+            return;
+        };
+        let pushed = head.submit;
+        let Some(&done) = head.methods.get(method) else {
             return;
         };
         match done {
@@ -810,6 +830,15 @@ impl<P: AccessPattern> Gpu<P> {
             } => {
                 self.stats.pages_mapped += u64::from(pages.count());
                 self.shared.table.map_shared(block, pages, sharing);
+                if let Sharing::Remote(cause) = sharing {
+                    port.mapped_remotely(&RemoteMapping {
+                        cause,
+                        block,
+                        pages,
+                        pushed,
+                        end: now,
+                    });
+                }
             }
             Method::Replay => port.schedule(now + self.shared.params.replay_latency, GpuEvent::Replay),
             _ => {}

@@ -121,7 +121,7 @@ impl PageTable {
         self.new.insert(block, pages);
         let shared = self.shared.entry(block).or_default();
         match sharing {
-            Sharing::Remote => shared.remote |= pages,
+            Sharing::Remote(_) => shared.remote |= pages,
             Sharing::ReadOnly => shared.read_only |= pages,
         }
     }

@@ -10,7 +10,7 @@ use sim_core::Time;
 use sim_core::access::AccessKind;
 use sim_core::pages::{PageMask, VaBlock};
 use sim_core::push::{ChannelKind, Method, Sharing};
-use sim_core::tools::Processor;
+use sim_core::tools::{MapRemoteCause, Processor};
 
 use crate::device::Device;
 use crate::residency::{Question, select};
@@ -136,7 +136,13 @@ impl Memory {
 
     /// Maps pages of host memory on the GPU. Pages that are nowhere are populated on the host; pages on
     /// the device are left alone.
-    pub fn map_remotely<D: Device>(&mut self, block: VaBlock, pages: &PageMask, cursor: &mut Cursor<'_, D>) {
+    pub fn map_remotely<D: Device>(
+        &mut self,
+        block: VaBlock,
+        pages: &PageMask,
+        cause: MapRemoteCause,
+        cursor: &mut Cursor<'_, D>,
+    ) {
         let populated = self.space.populate_cpu(block);
         if populated {
             cursor.at += self.cost.page_population;
@@ -157,7 +163,7 @@ impl Memory {
             block,
             pages: mapping,
             entries,
-            sharing: Sharing::Remote,
+            sharing: Sharing::Remote(cause),
         };
         let mapped = cursor.push(ChannelKind::MemOps, &tracker, vec![map, tlb_invalidate(entries)]);
         state.mapped |= mapping;
@@ -239,7 +245,7 @@ impl Memory {
             .without(&state.resident)
             .without(&state.read_mostly);
         if !pages.is_empty() {
-            self.map_remotely(block, &pages, cursor);
+            self.map_remotely(block, &pages, MapRemoteCause::Policy, cursor);
         }
     }
 

@@ -4,7 +4,7 @@ use sim_core::Time;
 use sim_core::access::AccessKind;
 use sim_core::pages::{PAGE_BYTES, PageMask, VaBlock};
 use sim_core::push::{Cause, ChannelKind, Direction, Method, Push, Sharing, Ticket};
-use sim_core::tools::{Processor, ToolsEvent};
+use sim_core::tools::{MapRemoteCause, Processor, ToolsEvent};
 
 use crate::cost::HostCost;
 use crate::device::Device;
@@ -154,7 +154,7 @@ impl Memory {
         let remote = self.to_map_remotely(block, &faulted);
         let local = faulted.without(&remote);
         if !remote.is_empty() {
-            self.map_remotely(block, &remote, cursor);
+            self.map_remotely(block, &remote, MapRemoteCause::Policy, cursor);
         }
         if local.is_empty() {
             return;

@@ -8,7 +8,7 @@ use sim_core::access::AccessKind;
 use sim_core::fault::FaultEntry;
 use sim_core::pages::{BLOCK_BYTES, ByteRange, PAGE_BYTES, Page, VaBlock};
 use sim_core::push::{CHANNELS, Cause, Direction, Method, Push, Sharing, Ticket};
-use sim_core::tools::Processor;
+use sim_core::tools::{MapRemoteCause, Processor};
 use sim_host::{Advice, CpuAccess, CpuProgress, Device, DriverParams, HostCost, HostError, UvmDriver};
 
 const BASE: u64 = 0x7000_0000_0000;
@@ -26,6 +26,7 @@ struct Fake {
     timers: BTreeSet<Time>,
     completed: Vec<Ticket>,
     copies: Vec<(Direction, Cause, u32)>,
+    remote_causes: Vec<(MapRemoteCause, u32)>,
 }
 
 impl Fake {
@@ -81,9 +82,12 @@ impl Device for Fake {
                     sharing,
                     ..
                 } => {
+                    if let Sharing::Remote(cause) = sharing {
+                        self.remote_causes.push((cause, pages.count()));
+                    }
                     let pages = pages.iter().map(|i| block.page(i));
                     match sharing {
-                        Sharing::Remote => self.remote.extend(pages),
+                        Sharing::Remote(_) => self.remote.extend(pages),
                         Sharing::ReadOnly => self.read_only.extend(pages),
                     }
                 }
@@ -343,6 +347,7 @@ fn preferred_on_the_host_means_remote_access() {
     m.gpu(&[(3, Read), (300, Write)]);
     assert!(m.device.remote.contains(&page(3)));
     assert_eq!(m.driver.stats().remote_pages, 1, "no neighbours are fetched");
+    assert_eq!(m.device.remote_causes, [(MapRemoteCause::Policy, 1)]);
     assert!(m.device.owned.contains(&page(300)) && !m.device.owned.contains(&page(3)));
     // An explicit migration moves it all the same.
     m.prefetch(range(0, 256), Processor::Gpu);
@@ -357,6 +362,7 @@ fn accessed_by_maps_at_once_and_after_each_move() {
     assert_eq!(m.device.remote.len(), 256);
     m.cpu(range(256, 256), true);
     assert_eq!(m.device.remote.len(), 512);
+    assert_eq!(m.device.remote_causes, [(MapRemoteCause::Policy, 256); 2]);
     m.prefetch(range(0, 512), Processor::Gpu);
     assert_eq!((m.device.remote.len(), m.device.owned.len()), (0, 512));
     m.prefetch(range(0, 512), Processor::Cpu);

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use sim_core::Time;
 use sim_core::fault::FaultEntry;
-use sim_core::pages::{PageMask, VaBlock};
+use sim_core::pages::{PAGE_BYTES, PageMask, VaBlock};
 use sim_core::push::{Cause, Direction, Method, Push, Ticket};
 use sim_core::scheduler::Scheduler;
 use sim_core::tools::{Processor, ToolsEvent};
-use sim_gpu::gpu::{CopyRecord, RemoteAccess};
+use sim_gpu::gpu::{CopyRecord, RemoteAccess, RemoteMapping};
 use sim_gpu::utlb::Waiter;
 use sim_gpu::{Gpu, GpuEvent, KernelId, Port};
 use sim_pcie::{Link, Transfer};
@@ -294,7 +294,7 @@ impl Port for World<'_> {
                 src,
                 dst,
                 address: record.first.address(),
-                bytes: u64::from(record.pages) * sim_core::pages::PAGE_BYTES,
+                bytes: u64::from(record.pages) * PAGE_BYTES,
                 begin: record.pushed,
                 end: record.end,
                 begin_gpu: record.start,
@@ -303,6 +303,23 @@ impl Port for World<'_> {
         }
         if let Some(copies) = &mut self.copies {
             copies.push(record);
+        }
+    }
+
+    fn mapped_remotely(&mut self, mapping: &RemoteMapping) {
+        if !self.probed() {
+            return;
+        }
+        for (first, end) in mapping.pages.runs() {
+            self.record(&Record::Tools(ToolsEvent::MapRemote {
+                cause: mapping.cause,
+                src: Processor::Gpu,
+                dst: Processor::Cpu,
+                address: mapping.block.page(first).address(),
+                bytes: (end - first) as u64 * PAGE_BYTES,
+                time: mapping.pushed,
+                time_gpu: mapping.end,
+            }));
         }
     }
 

@@ -3,7 +3,7 @@
 use sim_core::Time;
 use sim_core::pages::{PAGE_BYTES, PageMask, VaBlock};
 use sim_core::push::Cause;
-use sim_core::tools::{Processor, ToolsEvent};
+use sim_core::tools::{MapRemoteCause, Processor, ToolsEvent};
 
 use super::state::Hint;
 use super::{Thrashing, ThrashingStats};
@@ -155,7 +155,7 @@ impl Memory {
         let pinned = hints.on_cpu.without(&preferred).without(&read_mostly);
         if !pinned.is_empty() {
             self.make_resident_on_cpu(block, &pinned, &pinned, Cause::Coherence, cursor);
-            self.map_remotely(block, &pinned, cursor);
+            self.map_remotely(block, &pinned, MapRemoteCause::Thrashing, cursor);
             *faulted = faulted.without(&pinned);
         }
     }
@@ -177,7 +177,7 @@ impl Memory {
             }
         }
         if !shared.is_empty() {
-            self.map_remotely(block, &shared, cursor);
+            self.map_remotely(block, &shared, MapRemoteCause::Thrashing, cursor);
         }
     }
 
