@@ -414,3 +414,29 @@ fn no_measured_copy_beats_its_link() {
     }
     assert!(near >= 4, "{near}");
 }
+
+/// A table of nothing but other rows says why each was left aside.
+#[test]
+fn a_comparison_of_nothing_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let shared = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/pcie/measured.csv");
+    let Ok(text) = std::fs::read_to_string(&shared) else {
+        println!("skipped: {} is not here", shared.display());
+        return;
+    };
+    let rows = text.lines().filter(|line| !line.starts_with('#')).enumerate();
+    let kept: Vec<&str> = rows
+        .filter(|(n, line)| *n == 0 || line.contains("zero_copy"))
+        .map(|(_, line)| line)
+        .collect();
+    assert_eq!(kept.len(), 2);
+    std::fs::write(dir.path().join("a.csv"), kept.join("\n")).unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_uvmsim"))
+        .args(["link", "--compare", "a.csv"])
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).replace(['\n', '│'], " ");
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("passed over: accesses of a kernel"), "{said}");
+}

@@ -1,5 +1,6 @@
 //! `uvmsim link`.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -186,9 +187,16 @@ pub(super) fn run(args: &LinkArgs) -> Result<bool, CliError> {
         let report = compare::compare(super::check::open(path)?, &platforms)
             .map_err(|e| CliError::input(format!("{}: {e}", path.display())))?;
         if report.sets.is_empty() {
+            let reasons: BTreeSet<&str> = report.passed_over.iter().map(|p| p.reason.as_str()).collect();
+            let reasons = Vec::from_iter(reasons).join("; ");
             return Err(CliError::input(format!(
-                "{}: no row of a copy that a link here carries",
-                path.display()
+                "{}: no row of a copy that a link here carries; passed over: {}",
+                path.display(),
+                if reasons.is_empty() {
+                    "nothing, it has no rows"
+                } else {
+                    &reasons
+                },
             )));
         }
         print(&if args.json {

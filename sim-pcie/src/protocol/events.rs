@@ -231,6 +231,16 @@ impl<S: Sink> Protocol<S> {
         })
     }
 
+    /// Lets everything happen that happens by `time`, and makes it the present: for the slot steppers.
+    pub(super) fn events_until(&mut self, time: u64) {
+        let mut event = self.state.agenda.next_time();
+        while event <= time {
+            self.next_event(event);
+            event = self.state.agenda.next_time();
+        }
+        self.state.now = self.state.now.max(time);
+    }
+
     /// Lets the next thing happen, at `time`.
     pub(super) fn next_event(&mut self, time: u64) {
         let Some((port, event)) = self.state.agenda.pop(time) else {

@@ -88,12 +88,7 @@ impl<S: Sink> Protocol<S> {
         let mut busy = [0; 2];
         let mut t = 0;
         loop {
-            let mut event = self.state.agenda.next_time();
-            while event <= t {
-                self.next_event(event);
-                event = self.state.agenda.next_time();
-            }
-            self.state.now = self.state.now.max(t);
+            self.events_until(t);
             for side in Side::BOTH {
                 let i = side as usize;
                 let clock = clocks[i];

@@ -66,12 +66,7 @@ impl<S: Sink> Protocol<S> {
         let mut sets: [Vec<u64>; 2] = Default::default();
         let mut t = 0;
         loop {
-            let mut event = self.state.agenda.next_time();
-            while event <= t {
-                self.next_event(event);
-                event = self.state.agenda.next_time();
-            }
-            self.state.now = self.state.now.max(t);
+            self.events_until(t);
             for side in Side::BOTH {
                 let i = side as usize;
                 if t < busy[i] {
